@@ -1,0 +1,289 @@
+"""The one call that ties the rooms together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from epiloss.curves import CurveFitter, resolve_curve
+from epiloss.errors import OptionError
+from epiloss.evaluation import (
+    BinaryProblem,
+    Evaluation,
+    Plan,
+    evaluate,
+    evaluate_recalibrated,
+)
+from epiloss.partition import resolve_partition
+from epiloss.recalibration import resolve_recalibrator
+from epiloss.results import Audit, Bounds, Estimate
+from epiloss.scoring import Brier, Floats, ScoringRule, resolve_rule
+from epiloss.tables import level_set_table, region_table
+from epiloss.validation import Problem, read_problem
+
+
+def audit(
+    y_true: Any,
+    y_prob: Any,
+    X: Any = None,
+    *,
+    task: str | None = None,
+    rule: str | ScoringRule = "brier",
+    bins: int | Sequence[float] = 15,
+    binning: str = "uniform",
+    partition: Any = "tree",
+    region_ratio: float = 12,
+    groups: Any = None,
+    curve: str | CurveFitter | Callable[[Floats], Floats] | None = None,
+    method: str = "partition",
+    split: float = 0.5,
+    swap: bool = True,
+    repeats: int = 1,
+    recalibrate: Any = None,
+    sample_weight: Any = None,
+    pos_label: Any = None,
+    classes: Sequence[Any] | None = None,
+    level: float = 0.95,
+    random_state: int | np.random.Generator | None = 0,
+    n_jobs: int | None = None,
+) -> Audit:
+    """Tell how far the probabilities ``y_prob`` are from the truth behind the labels ``y_true``.
+
+    The score is split into calibration loss, a lower bound on the grouping loss, and a remainder.
+
+    Parameters
+    ----------
+    y_true : array-like (n,)
+        Labels: numbers, booleans or strings; or one-hot rows.
+    y_prob : array-like (n,) or (n, K)
+        Probabilities of the positive class, or of each class.
+    X : array-like (n, d), data frame or mapping of columns, optional
+        Features or embeddings in which regions of different rates are sought.
+    task : {"binary", "top-label", "classwise", "joint"}, optional
+        What a prediction claims. By default binary, and top-label for more than two classes.
+    rule : {"brier", "log"} or ScoringRule
+        The proper scoring rule.
+    bins, binning : int or edges, {"uniform", "quantile"}
+        Level sets of the score.
+    partition : {"tree", "stump", "kmeans"} or object with ``fit(X, y)`` and ``apply``/``predict``
+        How regions are learned inside each level set.
+    region_ratio : float
+        Learning rows per region of a tree; the paper's tables use 30.
+    groups : array-like (n,), optional
+        Regions that you know already (sex, hospital): no split is made, every row is evaluated.
+    curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
+        The calibration curve, score -> probability.
+    method : {"partition"}
+        The estimator of the grouping loss.
+    split, swap, repeats : float, bool, int
+        The part of the rows that learns; whether the halves then change places; how many splits
+        are averaged.
+    recalibrate : {"isotonic", "sigmoid"} or object with ``fit``/``predict``, optional
+        Also audit the scores recalibrated on the rows that learn: ``result.recalibrated``.
+    sample_weight : array-like (n,), optional
+        Weights of the rows.
+    pos_label : label, optional
+        The positive class of a binary task; by default the last label in order.
+    classes : sequence, optional
+        The class of each column of ``y_prob``; by default the labels in order.
+    level : float
+        The level of intervals.
+    random_state : int or Generator, optional
+        The one source of randomness.
+    n_jobs : int, optional
+        Threads for the level sets (-1: all cores); the result does not depend on it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> from epiloss.simulate import Sigmoid
+    >>> sample = Sigmoid(perturbation="step").sample(5_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X)
+    >>> bool(result.grouping_loss.value > 0.02), bool(abs(result.calibration_loss.value) < 0.002)
+    (True, True)
+    """
+    _check_options(split=split, repeats=repeats, level=level, method=method, n_jobs=n_jobs)
+    scoring = resolve_rule(rule)
+    plan = Plan(
+        bins=bins,
+        binning=binning,
+        partitioner=resolve_partition(partition, region_ratio),
+        curve=resolve_curve(curve),
+        split=split,
+        swap=swap,
+        repeats=repeats,
+        recalibrate=recalibrate,
+        n_jobs=n_jobs,
+    )
+    resolve_recalibrator(recalibrate)  # a wrong option is told before any work
+    problem = read_problem(
+        y_true,
+        y_prob,
+        X,
+        task=task,
+        groups=groups,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+        classes=classes,
+    )
+    options = {
+        "bins": bins if isinstance(bins, int) else list(bins),
+        "binning": binning,
+        "partition": "groups" if groups is not None else plan.partitioner.name,
+        "region_ratio": region_ratio,
+        "curve": type(plan.curve).__name__,
+        "split": split,
+        "swap": swap,
+        "repeats": repeats,
+        "recalibrate": None if recalibrate is None else str(recalibrate),
+        "level": level,
+        "random_state": random_state if isinstance(random_state, int) else None,
+        "classes": [str(name) for name in problem.classes],
+    }
+    binaries = _binary_problems(problem, plan, scoring)
+    seed = _seed(random_state)
+    after = None
+    if recalibrate is not None:
+        again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
+        after = _result(problem, scoring, again, method, options, None)
+    evaluations = [evaluate(one, plan, seed) for one in binaries]
+    return _result(problem, scoring, evaluations, method, options, after)
+
+
+def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:
+    """Reduce the task to binary problems whose losses add up."""
+    groups = None if problem.groups is None else problem.groups.codes
+    shared = (problem.features, groups, problem.weights)
+    if problem.task == "binary":
+        hit = (problem.labels == 1).astype(float)
+        return [BinaryProblem(None, problem.scores, hit, rule, None, *shared)]
+    if problem.task == "top-label":
+        top = problem.scores.argmax(axis=1)
+        hit = (problem.labels == top).astype(float)
+        return [BinaryProblem(None, problem.scores.max(axis=1), hit, rule, None, *shared)]
+    vectors = problem.scores if problem.task == "joint" else None
+    if vectors is not None and (plan.recalibrate is not None or not isinstance(plan.bins, int)):
+        raise OptionError(
+            "task 'joint' conditions on the whole score vector, so it takes a number of bins and "
+            "no recalibrate. Use task='classwise' for these."
+        )
+    return [
+        BinaryProblem(
+            name,
+            np.ascontiguousarray(problem.scores[:, k]),
+            (problem.labels == k).astype(float),
+            rule.per_class(),
+            vectors,
+            *shared,
+        )
+        for k, name in enumerate(problem.classes)
+    ]
+
+
+def _result(
+    problem: Problem,
+    rule: ScoringRule,
+    evaluations: Sequence[Evaluation],
+    method: str,
+    options: dict[str, Any],
+    recalibrated: Audit | None,
+) -> Audit:
+    def total(name: str) -> float:
+        return sum(one.levels.total(name) for one in evaluations)
+
+    blind = problem.features is None and problem.groups is None
+    score, calibration = total("score"), total("calibration_loss")
+    induced = 0.0 if blind else total("induced")
+    grouping = total("explained") - induced
+    # with an infinite score both sides are infinite: the remainder is then read off the entropies
+    remainder = (
+        score - calibration - grouping if np.isfinite(score) else total("entropy") - total("explained")
+    )
+    return Audit(
+        task=problem.task,
+        rule=rule.name,
+        method=method,
+        n_samples=len(problem.labels),
+        n_evaluated=max(one.n_evaluated for one in evaluations),
+        score=Estimate(score),
+        calibration_loss=Estimate(calibration),
+        grouping_loss=Estimate(grouping),
+        remainder=Estimate(remainder),
+        plugin=total("plugin"),
+        bias=total("bias"),
+        explained=total("explained"),
+        induced=induced,
+        bounds=_bounds(evaluations, rule),
+        level_sets=level_set_table(evaluations),
+        regions=region_table(evaluations, problem.groups),
+        options=options,
+        warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
+        recalibrated=recalibrated,
+    )
+
+
+def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:
+    """Return what binning can hide, and the most that the grouping loss can be."""
+    high = sum(one.levels.total("entropy") - one.levels.total("induced") for one in evaluations)
+    if not isinstance(rule, Brier):
+        return Bounds(max(high, 0.0))
+    low_hidden = high_hidden = epistemic = 0.0
+    for one in evaluations:
+        levels = one.levels
+        spread = levels.score_variance
+        reach = 2 * np.sqrt(spread * levels.label_mean * (1 - levels.label_mean))
+        low_hidden -= float(levels.share @ (reach + spread))
+        high_hidden += float(levels.share @ (reach - spread))
+        epistemic += levels.total("calibration_loss_binned") + levels.total("explained")
+    return Bounds(max(high, 0.0), low_hidden, high_hidden, epistemic - high_hidden)
+
+
+def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) -> list[str]:
+    remarks = []
+    levels = evaluations[0].levels
+    if problem.features is None and problem.groups is None:
+        remarks.append(
+            "without X or groups the grouping loss cannot be seen: its lower bound is 0. "
+            "Pass features, embeddings or groups."
+        )
+    elif all((one.levels.n_regions <= len(one.regions)).all() for one in evaluations):
+        remarks.append(
+            "no level set was split, so the lower bound says nothing: use fewer bins or a smaller "
+            "region_ratio (below 3,000 rows, 5 bins or fewer)."
+        )
+    if len(levels.level_set) == 1 and problem.task != "joint":
+        remarks.append("all scores fall into one level set; check that they vary.")
+    if not np.isfinite(score):
+        remarks.append(
+            "the log-loss is infinite: some outcome occurred that was given probability 0. "
+            "Clip the scores, or use rule='brier'."
+        )
+    return remarks
+
+
+def _check_options(
+    *, split: float, repeats: int, level: float, method: str, n_jobs: int | None
+) -> None:
+    if not 0 < split < 1:
+        raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
+    if isinstance(repeats, bool) or repeats != int(repeats) or repeats < 1:
+        raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
+    if not 0 < level < 1:
+        raise OptionError(f"level must lie in (0, 1), got {level!r}. Use 0.95 for 95% intervals.")
+    if method != "partition":
+        raise OptionError(f"method must be 'partition', got {method!r}.")
+    if n_jobs is not None and n_jobs != -1 and n_jobs < 1:
+        raise OptionError(f"n_jobs must be None, -1 or at least 1, got {n_jobs!r}.")
+
+
+def _seed(random_state: int | np.random.Generator | None) -> np.random.SeedSequence:
+    if isinstance(random_state, np.random.Generator):
+        return np.random.SeedSequence(int(random_state.integers(2**63)))
+    if random_state is None or (isinstance(random_state, int | np.integer) and random_state >= 0):
+        return np.random.SeedSequence(None if random_state is None else int(random_state))
+    raise OptionError(
+        "random_state must be None, a whole number of at least 0 or a numpy Generator, "
+        f"got {random_state!r}."
+    )

@@ -1,0 +1,14 @@
+"""What can go wrong, in words: each message says the rule, the offending value and the remedy."""
+
+
+class DataError(ValueError):
+    """The data breaks a rule; the command line answers with exit code 4."""
+
+
+class OptionError(ValueError):
+    """An option has a value that means nothing here; the command line answers with exit code 2."""
+
+
+class MissingExtraError(ImportError):
+    """An optional package is needed and not installed; the message names the extra to install."""
+

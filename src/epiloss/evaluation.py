@@ -1,0 +1,254 @@
+"""Learn regions on some rows, add up the others in them, and read off the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from epiloss.curves import CurveFitter, fit_curve_pair, fit_plane_pair
+from epiloss.errors import DataError
+from epiloss.features import Features
+from epiloss.levelsets import (
+    Codes,
+    LevelSets,
+    VectorLevelSets,
+    resolve_level_sets,
+    simplex_level_sets,
+)
+from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
+from epiloss.partition import Partitioner, pool_small_regions
+from epiloss.partition.base import LearningRows
+from epiloss.recalibration import resolve_recalibrator
+from epiloss.regions import RegionStats
+from epiloss.scoring import Floats, ScoringRule
+from epiloss.splitting import Fold, stratified_fold
+
+
+@dataclass(frozen=True)
+class BinaryProblem:
+    """A score and an outcome in {0, 1} for each row: what every task is reduced to."""
+
+    name: Any  # the class, where a task has one problem for each
+    scores: Floats
+    labels: Floats
+    rule: ScoringRule
+    vectors: Floats | None  # all classes' scores, where level sets condition on them jointly
+    features: Features | None
+    groups: Codes | None
+    weights: Floats | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to evaluate: options already resolved into objects."""
+
+    bins: Any
+    binning: str
+    partitioner: Partitioner
+    curve: CurveFitter
+    split: float
+    swap: bool
+    repeats: int
+    recalibrate: Any
+    n_jobs: int | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The losses of each level set, averaged over folds, and the regions of every fold."""
+
+    problem: BinaryProblem
+    levels: LevelSetLosses
+    regions: Sequence[RegionLosses]
+    edges: Floats | None
+    n_evaluated: int
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Scores under audit with their level sets and curves; raw, or recalibrated on one fold."""
+
+    scores: Floats
+    level_set: Codes
+    level_sets: LevelSets | VectorLevelSets
+    curves: tuple[Floats, Floats] | None
+
+
+def evaluate(problem: BinaryProblem, plan: Plan, seed: np.random.SeedSequence) -> Evaluation:
+    """Evaluate the scores as they are."""
+    split_seed, curve_seed, tree_seed = seed.spawn(3)
+    scored = _scored(problem, plan, problem.scores, np.random.default_rng(curve_seed))
+    repeats = _folds(problem, plan, scored.level_set, np.random.default_rng(split_seed))
+    trees = np.random.default_rng(tree_seed)
+    measured = []
+    regions = []
+    for folds in repeats:
+        stats = [_fold_stats(problem, plan, fold, scored, trees) for fold in folds]
+        measured.append(_measure(stats, problem.rule))
+        regions += [region_losses(part, problem.rule) for part in stats]
+    edges = scored.level_sets.edges if isinstance(scored.level_sets, LevelSets) else None
+    n_evaluated = len(np.unique(np.concatenate([fold.evaluate for fold in sum(repeats, [])])))
+    return Evaluation(problem, _average(measured), regions, edges, n_evaluated)
+
+
+def evaluate_recalibrated(
+    problem: BinaryProblem, plan: Plan, seed: np.random.SeedSequence
+) -> Evaluation:
+    """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
+    split_seed, curve_seed, tree_seed = seed.spawn(3)
+    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
+    level_set = raw_levels.assign(problem.scores)
+    repeats = _split_folds(plan, level_set, np.random.default_rng(split_seed))
+    curves, trees = np.random.default_rng(curve_seed), np.random.default_rng(tree_seed)
+    measured = []
+    regions = []
+    for fold in sum(repeats, []):
+        scored = _recalibrated(problem, plan, fold, curves)
+        stats = _fold_stats(problem, plan, fold, scored, trees)
+        measured.append(_measure([stats], problem.rule))
+        regions.append(region_losses(stats, problem.rule))
+    edges = raw_levels.edges if plan.binning == "uniform" else None
+    n_evaluated = len(np.unique(np.concatenate([fold.evaluate for fold in sum(repeats, [])])))
+    return Evaluation(problem, _average(measured), regions, edges, n_evaluated)
+
+
+def _scored(
+    problem: BinaryProblem, plan: Plan, scores: Floats, generator: np.random.Generator
+) -> _Scored:
+    if problem.vectors is None:
+        bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
+        a, b = fit_curve_pair(plan.curve, scores, problem.labels, problem.weights, generator)
+        return _Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+    cells = simplex_level_sets(problem.vectors, plan.bins, np.random.default_rng(0), len(scores) // 50)
+    level_set = cells.assign(problem.vectors)
+    if cells.exact:
+        return _Scored(scores, level_set, cells, None)
+    planes = fit_plane_pair(problem.vectors, problem.labels, level_set, problem.weights, generator)
+    return _Scored(scores, level_set, cells, planes)
+
+
+def _recalibrated(
+    problem: BinaryProblem, plan: Plan, fold: Fold, generator: np.random.Generator
+) -> _Scored:
+    model = resolve_recalibrator(plan.recalibrate)
+    assert model is not None  # the caller asks for a recalibration
+    labels = problem.labels[fold.learn]
+    if labels.min() == labels.max():
+        raise DataError(
+            f"recalibration needs both outcomes among its {len(labels)} learning rows, got only "
+            f"{labels[0]:.0f}. Use more rows, or recalibrate=None."
+        )
+    model.fit(problem.scores[fold.learn], labels)
+    scores = np.clip(np.asarray(model.predict(problem.scores), float), 0.0, 1.0)
+    bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
+    # fitted on rows that the recalibration has not seen: on the others it looks perfect
+    rows = fold.evaluate
+    weights = None if problem.weights is None else problem.weights[rows]
+    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator)
+    return _Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+
+
+def _folds(
+    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    if problem.groups is not None or problem.features is None:
+        everything = np.arange(len(level_set))
+        return [[Fold(everything[:0], everything)]]
+    return _split_folds(plan, level_set, generator)
+
+
+def _split_folds(
+    plan: Plan, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    repeats = []
+    for _ in range(plan.repeats):
+        fold = stratified_fold(level_set, plan.split, generator)
+        if not len(fold.learn) or not len(fold.evaluate):
+            raise DataError(
+                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
+                "the others. Bring more rows, or give groups=."
+            )
+        repeats.append([fold, fold.swapped()] if plan.swap else [fold])
+    return repeats
+
+
+def _fold_stats(
+    problem: BinaryProblem, plan: Plan, fold: Fold, scored: _Scored, generator: np.random.Generator
+) -> RegionStats:
+    rows = fold.evaluate
+    level_set = scored.level_set[rows]
+    partition = None
+    if problem.groups is not None:
+        region = problem.groups[rows]
+    elif problem.features is None:
+        region = np.zeros_like(level_set)
+    else:
+        learning = _learning_rows(problem, fold.learn, scored)
+        partition = plan.partitioner.fit(learning, generator, plan.n_jobs)
+        region = partition.assign(problem.features.take(rows), level_set)
+    stats = RegionStats.from_rows(
+        level_set,
+        region,
+        labels=problem.labels[rows],
+        scores=scored.scores[rows],
+        rule=problem.rule,
+        weights=None if problem.weights is None else problem.weights[rows],
+        curves=None if scored.curves is None else (scored.curves[0][rows], scored.curves[1][rows]),
+    )
+    join = pool_small_regions if partition is None else partition.join_small
+    return stats.relabel(join(stats.level_set, stats.region, stats.n))
+
+
+def _learning_rows(problem: BinaryProblem, rows: Codes, scored: _Scored) -> LearningRows:
+    assert problem.features is not None  # regions are learned from features
+    return LearningRows(
+        problem.features.take(rows),
+        problem.labels[rows],
+        scored.level_set[rows],
+        scored.level_sets.n_level_sets,
+        None if problem.weights is None else problem.weights[rows],
+        problem.rule,
+    )
+
+
+def _measure(stats: Sequence[RegionStats], rule: ScoringRule) -> LevelSetLosses:
+    """Return the losses of rows evaluated in several folds, each row in one of them.
+
+    Regions are compared with the level set of their own fold, whose noise they share; what does
+    not depend on regions is read off all rows together.
+    """
+    together = stats[0].by_level_set()
+    for part in stats[1:]:
+        together = together.merge(part.by_level_set())
+    whole = level_set_losses(together, rule)
+    parts = _average([level_set_losses(part, rule) for part in stats])
+    return replace(whole, plugin=parts.plugin, bias=parts.bias, n_regions=parts.n_regions)
+
+
+def _average(parts: Sequence[LevelSetLosses]) -> LevelSetLosses:
+    """Return the losses averaged over folds, level set by level set, by the weight of each."""
+    if len(parts) == 1:
+        return parts[0]
+    level_set, position = np.unique(
+        np.concatenate([part.level_set for part in parts]), return_inverse=True
+    )
+    weight = np.concatenate([part.weight for part in parts])
+    total = np.bincount(position, weight)
+
+    def mean(name: str) -> Floats:
+        values = np.concatenate([getattr(part, name) for part in parts])
+        return np.bincount(position, weight * values) / total
+
+    n_regions = np.concatenate([part.n_regions for part in parts])
+    n = np.bincount(position, np.concatenate([part.n for part in parts]))
+    averaged = {name: mean(name) for name in LevelSetLosses.AVERAGED}
+    return LevelSetLosses(
+        level_set=level_set,
+        n=n,
+        weight=total,
+        n_regions=np.bincount(position, n_regions).astype(np.int64),
+        **averaged,
+    )

@@ -1,0 +1,149 @@
+"""Features as a matrix of numbers with names; categories are codes, missing values NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.errors import DataError
+from epiloss.scoring import Floats
+
+
+@dataclass(frozen=True)
+class Features:
+    """A matrix (n, d), the names of its columns, and the categories of those that have any."""
+
+    matrix: NDArray[Any]
+    names: tuple[str, ...]
+    categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.matrix)
+
+    def take(self, rows: NDArray[Any]) -> Features:
+        """Return some of the rows."""
+        return Features(self.matrix[rows], self.names, self.categories)
+
+    @classmethod
+    def read(cls, X: Any) -> Features:
+        """Accept an array, a mapping of columns, or a pandas, polars or pyarrow table.
+
+        Examples
+        --------
+        >>> features = Features.read({"age": [30, 41], "sex": ["f", "m"]})
+        >>> features.names, features.matrix.tolist(), dict(features.categories)
+        (('age', 'sex'), [[30.0, 0.0], [41.0, 1.0]], {1: ('f', 'm')})
+        """
+        columns = _columns(X)
+        features = _from_array(X) if columns is None else _from_columns(columns)
+        return _checked(features)
+
+
+def _columns(X: Any) -> dict[str, Any] | None:
+    """Return the named columns of a table, or None for a plain array."""
+    if isinstance(X, Mapping):
+        return {str(name): column for name, column in X.items()}
+    names: Any = getattr(X, "column_names", None)  # pyarrow
+    if names is None:
+        names = getattr(X, "columns", None)  # pandas, polars
+    if names is None or isinstance(X, np.ndarray) or callable(names):
+        return None
+    named = {str(name): X[name] for name in names}
+    if len(named) != len(names):
+        raise DataError(
+            f"the columns of X must have distinct names, got {_first_repeated(names)!r} twice. "
+            "Rename one of them."
+        )
+    return named
+
+
+def _from_array(X: Any) -> Features:
+    if hasattr(X, "tocsr"):
+        raise DataError(
+            f"X must be dense, got a sparse matrix of shape {X.shape}. Pass X.toarray(), or reduce "
+            "it first, for instance with sklearn.decomposition.TruncatedSVD."
+        )
+    array = np.asarray(X)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise DataError(
+            f"X must have rows and columns, got an array of shape {array.shape}. "
+            "Reshape it to (n_samples, n_features)."
+        )
+    names = tuple(f"x{j}" for j in range(array.shape[1]))
+    if array.dtype in (np.float32, np.float64):
+        return Features(array, names)
+    if array.dtype.kind in "biuf":
+        return Features(array.astype(np.float64), names)
+    return _from_columns({name: array[:, j] for j, name in enumerate(names)})
+
+
+def _from_columns(columns: Mapping[str, Any]) -> Features:
+    numbers, categories = [], {}
+    for j, (name, column) in enumerate(columns.items()):
+        values, levels = _numbers_or_codes(name, np.asarray(column))
+        numbers.append(values)
+        if levels is not None:
+            categories[j] = levels
+    lengths = {len(values) for values in numbers}
+    if len(lengths) > 1:
+        raise DataError(f"the columns of X must have equal lengths, got {sorted(lengths)}.")
+    matrix = np.column_stack(numbers) if numbers else np.empty((0, 0))
+    return Features(matrix, tuple(columns), categories)
+
+
+def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[str, ...] | None]:
+    if column.ndim != 1:
+        raise DataError(
+            f"column {name!r} of X must be one-dimensional, got shape {column.shape}. "
+            "Pass a matrix, or one column per dimension."
+        )
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64), None
+    if column.dtype.kind in "mM":
+        ticks = column.astype(np.int64).astype(np.float64)
+        return np.where(np.isnat(column), np.nan, ticks), None
+    missing = np.array([is_missing(value) for value in column], bool)
+    present = column[~missing]
+    if len(present) and all(isinstance(value, int | float | np.number) for value in present):
+        numbers = np.full(len(column), np.nan)
+        numbers[~missing] = present.astype(np.float64)
+        return numbers, None
+    levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
+    codes = np.full(len(column), np.nan)
+    codes[~missing] = code
+    return codes, tuple(str(level) for level in levels)
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a value stands for none: None, NaN, NaT or pandas' NA."""
+    # pandas' NA answers a comparison with NA, whose truth raises; so it is known by its name
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+
+
+def _checked(features: Features) -> Features:
+    infinite = np.isinf(features.matrix)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise DataError(
+            f"features must be finite or missing, got {features.matrix[row, column]} in column "
+            f"{features.names[column]!r} at row {row} ({int(infinite.sum())} in all). "
+            "Replace infinities by numpy.nan, which is treated as missing."
+        )
+    return features
+
+
+def _first_repeated(names: Sequence[Any]) -> Any:
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

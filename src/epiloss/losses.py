@@ -1,0 +1,188 @@
+"""Calibration, grouping and induced loss from RegionStats: in total, per level set, per region.
+
+Each storey is the weighted sum of the one below: ``total = sum(share * per level set)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from epiloss.levelsets import Codes
+from epiloss.regions import RegionStats
+from epiloss.scoring import Floats, Log, ScoringRule
+
+
+@dataclass(frozen=True)
+class RegionLosses:
+    """What each region adds to the explained grouping loss of its level set.
+
+    ``plugin`` is ``h(m) - h(c) - h'(c)(m - c)``, the divergence of the region's rate from its level
+    set's: weighted by the region's share of the level set it adds up to the plugin estimate.
+    """
+
+    level_set: Codes
+    region: Codes
+    n: Floats
+    weight: Floats
+    score_mean: Floats
+    label_mean: Floats
+    level_label_mean: Floats
+    plugin: Floats
+
+
+@dataclass(frozen=True)
+class LevelSetLosses:
+    """The losses of each level set.
+
+    ``explained = plugin - bias`` and ``grouping_loss = explained - induced``.
+    """
+
+    AVERAGED: ClassVar = (
+        "score_mean",
+        "label_mean",
+        "score",
+        "calibration_loss",
+        "calibration_loss_binned",
+        "calibration_loss_plugin",
+        "plugin",
+        "bias",
+        "induced",
+        "entropy",
+        "score_variance",
+    )
+
+    level_set: Codes
+    n: Floats
+    weight: Floats
+    n_regions: Codes
+    score_mean: Floats
+    label_mean: Floats
+    score: Floats
+    calibration_loss: Floats
+    calibration_loss_binned: Floats
+    calibration_loss_plugin: Floats
+    plugin: Floats
+    bias: Floats
+    induced: Floats
+    entropy: Floats
+    score_variance: Floats
+
+    @property
+    def share(self) -> Floats:
+        """The part of the total weight that each level set has."""
+        return self.weight / self.weight.sum()
+
+    @property
+    def explained(self) -> Floats:
+        """The grouping loss that the regions show, free of the plugin's bias."""
+        return self.plugin - self.bias
+
+    @property
+    def grouping_loss(self) -> Floats:
+        """The lower bound on the grouping loss of each level set."""
+        return self.explained - self.induced
+
+    def total(self, name: str) -> float:
+        """Return one loss over all level sets."""
+        return float(self.share @ getattr(self, name))
+
+
+def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
+    """Return what each region shows of the grouping loss."""
+    levels = stats.by_level_set()
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    level_mean = _probability(levels.mean("label"))[position]
+    label_mean = _probability(stats.mean("label"))
+    return RegionLosses(
+        level_set=stats.level_set,
+        region=stats.region,
+        n=stats.n,
+        weight=stats["weight"],
+        score_mean=stats.mean("score"),
+        label_mean=label_mean,
+        level_label_mean=level_mean,
+        plugin=rule.divergence(level_mean, label_mean),
+    )
+
+
+def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
+    """Return the losses of each level set; one with a single row contributes nothing."""
+    levels = stats.by_level_set()
+    weight, n = levels["weight"], levels.effective_n
+    score_mean, label_mean = _probability(levels.mean("score")), _probability(levels.mean("label"))
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    entropy = rule.entropy(label_mean)
+    plugin = entropy - _over_regions(stats, position, rule.entropy(_probability(stats.mean("label"))))
+    explained = _debiased_entropy(levels, rule) - _over_regions(
+        stats, position, _debiased_entropy(stats, rule)
+    )
+    variance = np.maximum(levels.mean("score_sq") - score_mean**2, 0.0)
+    covariance = levels.mean("score_label") - score_mean * label_mean
+    several = levels.n > 1
+    size = np.where(several, n, 2.0)
+    binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
+    within = _within_bins(levels, rule, score_mean, label_mean)
+    infinite = levels["n_infinite"] > 0
+    return LevelSetLosses(
+        level_set=levels.level_set,
+        n=levels.n,
+        weight=weight,
+        n_regions=np.bincount(position, minlength=levels.n_cells),
+        score_mean=score_mean,
+        label_mean=label_mean,
+        score=np.where(infinite, np.inf, levels.mean("loss")),
+        calibration_loss=np.where(infinite, np.inf, np.where(several, binned + within, 0.0)),
+        calibration_loss_binned=np.where(several, binned, 0.0),
+        calibration_loss_plugin=rule.divergence(score_mean, label_mean),
+        plugin=np.where(several, plugin, 0.0),
+        bias=np.where(several, plugin - explained, 0.0),
+        induced=_induced(levels, rule),
+        entropy=np.where(several, _debiased_entropy(levels, rule), 0.0),
+        score_variance=variance,
+    )
+
+
+def conservative_explained_loss(stats: RegionStats) -> float:
+    """Return the explained log-loss with a bias that is never positive (digamma entropies)."""
+    rule = Log()
+    levels = stats.by_level_set()
+    above = rule.conservative_entropy(levels["label"], levels.n, upper=False)
+    below = rule.conservative_entropy(stats["label"], stats.n, upper=True)
+    return float(levels["weight"] @ above - stats["weight"] @ below) / float(levels["weight"].sum())
+
+
+def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
+    n = np.where(cells.n > 1, cells.effective_n, 2.0)  # a single row is dealt with by the caller
+    return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
+
+
+def _over_regions(stats: RegionStats, position: Codes, values: Floats) -> Floats:
+    """Return the weighted mean of ``values`` over the regions of each level set."""
+    total = np.bincount(position, stats["weight"])
+    return np.bincount(position, stats["weight"] * values) / total
+
+
+def _induced(levels: RegionStats, rule: ScoringRule) -> Floats:
+    """Return the h-variance of the calibration curve inside each bin, the curve's noise removed."""
+    a, b = _probability(levels.mean("curve_a")), _probability(levels.mean("curve_b"))
+    return rule.pair_entropy(a, b) - levels.mean("curve_entropy")
+
+
+def _within_bins(
+    levels: RegionStats, rule: ScoringRule, score_mean: Floats, label_mean: Floats
+) -> Floats:
+    """Return the calibration loss that binning averages away: ``E d(S, C) - d(S_B, C_B)``.
+
+    Equal to ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. Where the loss is bounded C is the
+    curve, with less noise; where it is not, C is replaced by the labels, which have no bias.
+    """
+    a, b = levels.mean("curve_a"), levels.mean("curve_b")
+    centre = _probability((a + b) / 2) if rule.bounded else label_mean
+    return levels.mean("expected") - rule.expected(score_mean, centre) + _induced(levels, rule)
+
+
+def _probability(mean: Floats) -> Floats:
+    return np.clip(mean, 0.0, 1.0)  # fixed-point steps may leave [0, 1] by 2**-40

@@ -1,0 +1,17 @@
+"""Partitions: (features, level set) -> region."""
+
+from epiloss.partition.base import Partition, Partitioner, pool_small_regions
+from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
+from epiloss.partition.options import resolve_partition
+from epiloss.partition.tree import StumpPartitioner, TreePartitioner
+
+__all__ = [
+    "EstimatorPartitioner",
+    "KMeansPartitioner",
+    "Partition",
+    "Partitioner",
+    "StumpPartitioner",
+    "TreePartitioner",
+    "pool_small_regions",
+    "resolve_partition",
+]

@@ -1,0 +1,110 @@
+"""What a partition is, and how regions too small to evaluate are joined to others."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.features import Features
+from epiloss.levelsets import Codes
+from epiloss.scoring import Floats, ScoringRule
+
+Fitted = TypeVar("Fitted")
+
+
+@dataclass(frozen=True)
+class LearningRows:
+    """The rows that a partition is learned from; it sees their labels."""
+
+    features: Features
+    labels: Floats
+    level_set: Codes
+    n_level_sets: int
+    weights: Floats | None
+    rule: ScoringRule
+
+    def of_level_set(self, level_set: int) -> LearningRows:
+        """Return the rows of one level set."""
+        rows = np.flatnonzero(self.level_set == level_set)
+        weights = None if self.weights is None else self.weights[rows]
+        features, labels = self.features.take(rows), self.labels[rows]
+        return LearningRows(features, labels, self.level_set[rows], 1, weights, self.rule)
+
+
+class Partition(ABC):
+    """Regions of the feature space, learned for each level set."""
+
+    @abstractmethod
+    def assign(self, features: Features, level_set: Codes) -> Codes:
+        """Return each row's region, counted from 0 inside its level set."""
+
+    def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
+        """Return new regions of at least two rows each, decided from the counts ``n`` alone."""
+        return pool_small_regions(level_set, region, n)
+
+
+class Partitioner(ABC):
+    """A way to learn a partition."""
+
+    name: str
+
+    @abstractmethod
+    def fit(
+        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
+    ) -> Partition:
+        """Learn the regions of every level set."""
+
+
+def pool_small_regions(level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
+    """Pool the regions of a level set that have fewer than two rows.
+
+    If the pool itself has one row, it joins the smallest other region, the first on ties. The
+    cells must be ordered by level set and region.
+
+    Examples
+    --------
+    >>> pool_small_regions(np.array([0, 0, 0]), np.array([4, 5, 6]), np.array([1, 9, 2]))
+    array([6, 5, 6])
+    """
+    joined = region.copy()
+    for level in np.unique(level_set[n < 2]):
+        inside = np.flatnonzero(level_set == level)
+        small, large = inside[n[inside] < 2], inside[n[inside] >= 2]
+        target = small[0]
+        if n[small].sum() < 2 and len(large):
+            target = large[np.argmin(n[large])]
+        joined[small] = region[target]
+    return joined
+
+
+def for_each_level_set(
+    fit: Callable[[LearningRows, int], Fitted],
+    rows: LearningRows,
+    generator: np.random.Generator,
+    n_jobs: int | None,
+) -> list[Fitted]:
+    """Fit every level set in its own thread, each with a seed of its own: any ``n_jobs``, same bits."""
+    seeds = generator.integers(2**31, size=rows.n_level_sets)
+
+    def one(level_set: int) -> Fitted:
+        return fit(rows.of_level_set(level_set), int(seeds[level_set]))
+
+    return in_threads(one, range(rows.n_level_sets), n_jobs)
+
+
+def in_threads(
+    work: Callable[[int], Fitted], items: Sequence[int], n_jobs: int | None
+) -> list[Fitted]:
+    """Return ``[work(item) for item in items]``, computed by ``n_jobs`` threads (-1: all cores)."""
+    n_threads = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
+    if n_threads == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, items))

@@ -1,0 +1,34 @@
+"""The short-hands that name a partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from epiloss.errors import OptionError
+from epiloss.partition.base import Partitioner
+from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
+from epiloss.partition.tree import StumpPartitioner, TreePartitioner
+
+
+def resolve_partition(partition: Any, region_ratio: float) -> Partitioner:
+    """Return the partitioner that a short-hand or an estimator stands for."""
+    if isinstance(region_ratio, bool) or not region_ratio >= 1:
+        raise OptionError(
+            "region_ratio, the learning rows per region, must be at least 1, "
+            f"got {region_ratio!r}. 12 suits most data; the paper uses 30."
+        )
+    if isinstance(partition, Partitioner):
+        return partition
+    partitioners: dict[str, Partitioner] = {
+        "tree": TreePartitioner(region_ratio),
+        "stump": StumpPartitioner(),
+        "kmeans": KMeansPartitioner(),
+    }
+    if isinstance(partition, str) and partition in partitioners:
+        return partitioners[partition]
+    if hasattr(partition, "fit") and (hasattr(partition, "apply") or hasattr(partition, "predict")):
+        return EstimatorPartitioner(partition, type(partition).__name__)
+    raise OptionError(
+        "partition must be 'tree', 'stump', 'kmeans' or an object with fit(X, y) and apply or "
+        f"predict, got {partition!r}."
+    )

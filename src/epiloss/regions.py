@@ -1,0 +1,187 @@
+"""RegionStats: the mergeable sums per (level set, region) that are all the estimators need.
+
+Sums are kept in fixed point (steps of 2**-40, two int64 limbs a sum), so that merging is exactly
+associative and commutative: any split of the rows, in any order, gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.errors import OptionError
+from epiloss.levelsets import Codes
+from epiloss.scoring import Floats, ScoringRule
+
+FIELDS = (
+    "n",  # rows
+    "weight",
+    "weight_sq",
+    "label",
+    "score",
+    "score_sq",
+    "score_label",
+    "loss",  # of the rows whose loss is finite
+    "n_infinite",  # rows whose loss is not
+    "expected",  # score under the calibration curve: s(S, C)
+    "curve_a",
+    "curve_b",
+    "curve_entropy",  # of the pair of curves, free of their noise
+)
+_LIMB = 2.0**20
+
+
+@dataclass(frozen=True)
+class RegionStats:
+    """Sums over the rows of each region of each level set.
+
+    ``plan`` names what the cells belong to, first the level sets and the rule, then the partition;
+    statistics of different plans do not merge.
+
+    Examples
+    --------
+    >>> from epiloss.scoring import Brier
+    >>> rows = dict(scores=np.array([0.2, 0.2, 0.8]), labels=np.array([0.0, 1.0, 1.0]))
+    >>> stats = RegionStats.from_rows(np.array([0, 0, 1]), np.array([3, 3, 1]), rule=Brier(), **rows)
+    >>> stats.region, stats.n, stats["label"]
+    (array([3, 1]), array([2., 1.]), array([1., 1.]))
+    """
+
+    level_set: Codes
+    region: Codes
+    sums: NDArray[np.int64]  # (2 limbs, fields, cells)
+    plan: tuple[str, str] = ("", "")
+
+    @classmethod
+    def from_rows(
+        cls,
+        level_set: Codes,
+        region: Codes,
+        *,
+        labels: Floats,
+        scores: Floats,
+        rule: ScoringRule,
+        weights: Floats | None = None,
+        curves: tuple[Floats, Floats] | None = None,
+        plan: tuple[str, str] = ("", ""),
+    ) -> RegionStats:
+        """Add up rows; ``curves`` are two independent estimates of each row's calibrated score.
+
+        Weights must lie in [0, 1]: scale them first.
+        """
+        values = _row_values(labels, scores, rule, weights, curves)
+        n_regions = int(region.max(initial=0)) + 1
+        cell, code = _compress(level_set * n_regions + region)
+        sums = np.stack([_fixed_point_sums(code, values[name], len(cell)) for name in FIELDS], axis=1)
+        return cls(cell // n_regions, cell % n_regions, sums, plan)
+
+    @property
+    def n(self) -> Floats:
+        """The number of rows in each cell."""
+        return self["n"]
+
+    @property
+    def n_cells(self) -> int:
+        """The number of regions with at least one row, over all level sets."""
+        return len(self.region)
+
+    def __getitem__(self, field: str) -> Floats:
+        """Return one sum for every cell."""
+        high, low = self.sums[:, FIELDS.index(field)]
+        return high / _LIMB + low / (_LIMB * _LIMB)
+
+    def mean(self, field: str) -> Floats:
+        """Return a weighted mean for every cell."""
+        return self[field] / self["weight"]
+
+    @property
+    def effective_n(self) -> Floats:
+        """The number of equally weighted rows that would be as informative (Kish)."""
+        return self["weight"] ** 2 / self["weight_sq"]
+
+    def merge(self, other: RegionStats) -> RegionStats:
+        """Return the statistics of both sets of rows together."""
+        if self.plan != other.plan:
+            raise OptionError(
+                "only statistics of the same partition, level sets and rule merge, got plans "
+                f"{self.plan!r} and {other.plan!r}. Assign both parts with one plan."
+            )
+        return RegionStats(
+            np.concatenate([self.level_set, other.level_set]),
+            np.concatenate([self.region, other.region]),
+            np.concatenate([self.sums, other.sums], axis=2),
+            self.plan,
+        )._gathered()
+
+    def relabel(self, region: Codes) -> RegionStats:
+        """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set."""
+        return RegionStats(self.level_set, region, self.sums, self.plan)._gathered()
+
+    def by_level_set(self) -> RegionStats:
+        """Return the statistics of the level sets, each a single region."""
+        whole = self.relabel(np.zeros_like(self.region))
+        return replace(whole, plan=(self.plan[0], ""))
+
+    def _gathered(self) -> RegionStats:
+        n_regions = int(self.region.max(initial=0)) + 1
+        cell, code = np.unique(self.level_set * n_regions + self.region, return_inverse=True)
+        sums = np.zeros((*self.sums.shape[:2], len(cell)), np.int64)
+        np.add.at(sums, (slice(None), slice(None), code), self.sums)
+        return RegionStats(cell // n_regions, cell % n_regions, _carried(sums), self.plan)
+
+
+def _row_values(
+    labels: Floats,
+    scores: Floats,
+    rule: ScoringRule,
+    weights: Floats | None,
+    curves: tuple[Floats, Floats] | None,
+) -> Mapping[str, Floats]:
+    one = np.ones(len(scores))
+    w = one if weights is None else weights
+    a, b = (scores, scores) if curves is None else curves
+    loss = rule.loss(scores, labels)
+    finite = np.isfinite(loss)
+    expected = rule.expected(scores, (a + b) / 2) if rule.bounded else np.where(finite, loss, 0.0)
+    return {
+        "n": one,
+        "weight": w,
+        "weight_sq": w * w,
+        "label": w * labels,
+        "score": w * scores,
+        "score_sq": w * scores * scores,
+        "score_label": w * scores * labels,
+        "loss": w * np.where(finite, loss, 0.0),
+        "n_infinite": np.where(finite, 0.0, 1.0),
+        "expected": w * expected,
+        "curve_a": w * a,
+        "curve_b": w * b,
+        "curve_entropy": w * rule.pair_entropy(a, b),
+    }
+
+
+def _compress(codes: Codes) -> tuple[Codes, Codes]:
+    """Return the codes that occur, in order, and each row's position among them."""
+    if codes.max(initial=0) > 8 * len(codes) + 1000:
+        present, position = np.unique(codes, return_inverse=True)
+        return present, position
+    occurs = np.bincount(codes) > 0
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+
+
+def _fixed_point_sums(code: Codes, values: Floats, n_cells: int) -> NDArray[np.int64]:
+    """Return exact sums of ``values`` rounded to 2**-40, as two limbs."""
+    steps = np.rint(values * (_LIMB * _LIMB))
+    high = np.floor(steps / _LIMB)
+    # whole numbers below 2**53, so float64 bincount adds them exactly in any order
+    limbs = [np.bincount(code, part, minlength=n_cells) for part in (high, steps - high * _LIMB)]
+    return _carried(np.stack(limbs).astype(np.int64))
+
+
+def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the one form of the sums in which the low limb lies in [0, 2**20)."""
+    carry = sums[1] >> 20
+    return np.stack([sums[0] + carry, sums[1] - (carry << 20)])

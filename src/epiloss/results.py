@@ -1,0 +1,163 @@
+"""Estimate, Table and Audit: frozen results, and how they print."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.atomic import write_text
+
+SCHEMA = 1  # of to_dict and to_json
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its uncertainty, where that is known.
+
+    Examples
+    --------
+    >>> f"{Estimate(0.0312, low=0.0274, high=0.035):.3f}", f"{Estimate(0.0312):.3f}"
+    ('0.031 [0.027, 0.035]', '0.031')
+    """
+
+    value: float
+    stderr: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pvalue: float | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        text = format(self.value, spec)
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{format(self.low, spec)}, {format(self.high, spec)}]"
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the fields by name."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns of equal length.
+
+    Examples
+    --------
+    >>> table = Table({"level_set": np.array([0, 1]), "n": np.array([10, 12])})
+    >>> len(table), table["n"].sum()
+    (2, 22)
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()))) if self.columns else 0
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as lists."""
+        return {name: column.tolist() for name, column in self.columns.items()}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas data frame."""
+        import pandas
+
+        return pandas.DataFrame(dict(self.columns))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What cannot be seen from single labels and bins.
+
+    ``grouping_loss_high`` is the only upper limit that needs no assumption, ``E[e(C)]``. The others
+    are for the Brier score: binning hides between ``binning_low`` and ``binning_high`` of the
+    calibration and grouping loss together, whatever the calibration curve does inside the bins,
+    and the epistemic loss is therefore at least ``epistemic_loss_low``.
+    """
+
+    grouping_loss_high: float
+    binning_low: float | None = None
+    binning_high: float | None = None
+    epistemic_loss_low: float | None = None
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How far a classifier's probabilities are from the truth, and where.
+
+    The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. The grouping loss
+    is a lower bound, so the remainder is the irreducible loss and what the regions cannot see.
+    """
+
+    task: str
+    rule: str
+    method: str
+    n_samples: int
+    n_evaluated: int
+    score: Estimate
+    calibration_loss: Estimate
+    grouping_loss: Estimate
+    remainder: Estimate
+    plugin: float
+    bias: float
+    explained: float
+    induced: float
+    bounds: Bounds
+    level_sets: Table = field(repr=False)
+    regions: Table = field(repr=False)
+    options: Mapping[str, Any] = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    recalibrated: Audit | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+        plain = {
+            name: value.to_dict() if isinstance(value, Estimate | Table) else value
+            for name, value in vars(self).items()
+        }
+        plain["bounds"] = dict(vars(self.bounds))
+        plain["options"] = dict(self.options)
+        plain["warnings"] = list(self.warnings)
+        plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
+        finite: dict[str, Any] = _finite({"schema": SCHEMA, **plain})
+        return finite
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the result as JSON, and write it to ``path`` if there is one."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        if path is not None:
+            write_text(path, text + "\n")
+        return text
+
+    def __str__(self) -> str:
+        from epiloss.ledger import ledger
+
+        return ledger(self)
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with floats that JSON does not know replaced by None."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, np.generic):
+        return _finite(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

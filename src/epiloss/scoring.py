@@ -1,0 +1,265 @@
+"""Proper scoring rules for a binary outcome: loss, entropy, divergence.
+
+A rule is given by its entropy ``e``, concave on [0, 1]. With ``e'`` its slope, predicting ``p``
+when the truth is ``q`` scores ``e(p) + (q - p) e'(p)`` on average, the excess over ``e(q)`` is the
+divergence, and the convex function of the theory is ``h = -e``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import psi, xlog1py, xlogy
+
+from epiloss.errors import OptionError
+
+Floats = NDArray[np.float64]
+
+
+class ScoringRule(ABC):
+    """A proper scoring rule; lower scores are better."""
+
+    name: str
+    bounded = False  # the loss stays finite, so a small error of a curve stays a small error
+
+    @abstractmethod
+    def entropy(self, p: ArrayLike) -> Floats:
+        """Return ``e(p)``, the expected score of the prediction ``p`` when it is the truth."""
+
+    @abstractmethod
+    def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``s(p, q)``, the expected score of predicting ``p`` when the truth is ``q``."""
+
+    def loss(self, p: ArrayLike, y: ArrayLike) -> Floats:
+        """Return the score of predicting ``p`` when the outcome is ``y`` in {0, 1}."""
+        return self.expected(p, y)
+
+    def divergence(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``d(p, q) = s(p, q) - e(q) >= 0``, zero where ``p = q``."""
+        return np.maximum(self.expected(p, q) - self.entropy(q), 0.0)
+
+    def debiased_entropy(self, label_sum: ArrayLike, n: ArrayLike) -> Floats:
+        """Estimate ``e(q)`` from ``label_sum`` ones among ``n >= 2`` labels, by the jackknife.
+
+        ``n e(T/n) - (n-1)/n [ T e((T-1)/(n-1)) + (n-T) e(T/(n-1)) ]``: it removes the bias of the
+        plugin ``e(T/n)`` to first order, and exactly for the Brier score.
+        """
+        ones, size = np.asarray(label_sum, float), np.asarray(n, float)
+        zeros, rest = size - ones, size - 1
+        without_one = np.clip((ones - 1) / rest, 0, 1)
+        without_zero = np.clip(ones / rest, 0, 1)
+        left_out = ones * self.entropy(without_one) + zeros * self.entropy(without_zero)
+        return size * self.entropy(ones / size) - rest / size * left_out
+
+    def binned_divergence(
+        self,
+        score_mean: Floats,
+        label_mean: Floats,
+        n: Floats,
+        score_variance: Floats,
+        score_label_covariance: Floats,
+    ) -> Floats:
+        """Estimate ``d(S_B, C_B)`` of level sets from their means, the labels' noise removed."""
+        entropy = self.debiased_entropy(label_mean * n, n)
+        return self.expected(score_mean, label_mean) - entropy
+
+    def pair_entropy(self, a: ArrayLike, b: ArrayLike) -> Floats:
+        """Return ``2 e((a+b)/2) - (e(a)+e(b))/2``, free of the independent noise of ``a`` and ``b``.
+
+        For two independent estimates of one probability this is, to second order, unbiased for the
+        entropy of that probability. For the Brier score it is exactly ``(a+b)/2 - ab``.
+        """
+        first, second = np.asarray(a, float), np.asarray(b, float)
+        halves = self.entropy(first) + self.entropy(second)
+        return 2 * self.entropy((first + second) / 2) - halves / 2
+
+    def per_class(self) -> ScoringRule:
+        """Return the rule for one class among several, so that the sum over classes is this score."""
+        return self
+
+    @staticmethod
+    def from_entropy(
+        entropy: Callable[[Floats], Floats],
+        *,
+        slope: Callable[[Floats], Floats] | None = None,
+        name: str = "custom",
+    ) -> ScoringRule:
+        """Make a rule from a concave entropy on [0, 1]; ``slope`` is its derivative, if known.
+
+        Examples
+        --------
+        >>> spherical = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2))
+        >>> bool(spherical.divergence(0.2, 0.8) > 0)
+        True
+        """
+        return _FromEntropy(entropy, slope, name)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Brier(ScoringRule):
+    """The Brier score ``(p - y)^2``, as ``sklearn.metrics.brier_score_loss``.
+
+    Examples
+    --------
+    >>> float(Brier().divergence(0.5, 0.75))
+    0.0625
+    """
+
+    name = "brier"
+    bounded = True
+
+    def entropy(self, p: ArrayLike) -> Floats:
+        """Return ``p (1 - p)``."""
+        p = np.asarray(p, float)
+        return p * (1 - p)
+
+    def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``(p - q)^2 + q (1 - q)``."""
+        p, q = np.asarray(p, float), np.asarray(q, float)
+        return (p - q) ** 2 + q * (1 - q)
+
+    def divergence(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``(p - q)^2``."""
+        return (np.asarray(p, float) - np.asarray(q, float)) ** 2
+
+    def debiased_entropy(self, label_sum: ArrayLike, n: ArrayLike) -> Floats:
+        """Return the unbiased ``T (n - T) / (n (n - 1))``, which the jackknife gives exactly."""
+        ones, size = np.asarray(label_sum, float), np.asarray(n, float)
+        return ones * (size - ones) / (size * (size - 1))
+
+    def binned_divergence(
+        self,
+        score_mean: Floats,
+        label_mean: Floats,
+        n: Floats,
+        score_variance: Floats,
+        score_label_covariance: Floats,
+    ) -> Floats:
+        """Return ``((sum R)^2 - sum R^2) / (n (n-1))`` with ``R = Y - S``: the squared l2-ECE."""
+        label_variance = label_mean * (1 - label_mean)
+        residual_variance = label_variance + score_variance - 2 * score_label_covariance
+        return (label_mean - score_mean) ** 2 - residual_variance / (n - 1)
+
+
+class Log(ScoringRule):
+    """The log-loss in nats, finite at 0 and 1 wherever its limit is.
+
+    Examples
+    --------
+    >>> float(Log().loss(0.0, 0)), float(Log().loss(0.0, 1))
+    (0.0, inf)
+    """
+
+    name = "log"
+
+    def entropy(self, p: ArrayLike) -> Floats:
+        """Return ``-p log p - (1 - p) log(1 - p)``."""
+        return self.expected(p, p)
+
+    def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``-q log p - (1 - q) log(1 - p)``."""
+        p, q = np.asarray(p, float), np.asarray(q, float)
+        return np.asarray(-xlogy(q, p) - xlog1py(1 - q, -p), float)
+
+    def conservative_entropy(self, label_sum: ArrayLike, n: ArrayLike, *, upper: bool) -> Floats:
+        """Estimate the entropy from counts with a one-sided bias, by digamma functions.
+
+        Without ``upper`` the bias is never positive, with it never negative: used for level sets
+        and regions respectively, the explained loss is a lower bound in expectation.
+        """
+        ones, size = np.asarray(label_sum, float), np.asarray(n, float)
+        estimate = psi(size) - (_times_psi(ones) + _times_psi(size - ones)) / size
+        pure = (ones == 0).astype(float) + (ones == size)
+        return np.asarray(estimate + pure / size if upper else estimate, float)
+
+    def per_class(self) -> ScoringRule:
+        """Return the one-class log-loss, whose sum over classes is the multi-class log-loss."""
+        return ClassLog()
+
+
+class ClassLog(ScoringRule):
+    """One class's share of the multi-class log-loss: ``e(p) = -p log p``.
+
+    The loss ``-y log p + p - y`` summed over the classes is ``-log`` of the true class's
+    probability, because probabilities and indicators both sum to one.
+    """
+
+    name = "log"
+
+    def entropy(self, p: ArrayLike) -> Floats:
+        """Return ``-p log p``."""
+        p = np.asarray(p, float)
+        return np.asarray(-xlogy(p, p), float)
+
+    def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        """Return ``-q log p + p - q``."""
+        p, q = np.asarray(p, float), np.asarray(q, float)
+        return np.asarray(-xlogy(q, p) + p - q, float)
+
+
+class _FromEntropy(ScoringRule):
+    """A rule known by its entropy alone; the slope is taken numerically if it is not given."""
+
+    def __init__(
+        self,
+        entropy: Callable[[Floats], Floats],
+        slope: Callable[[Floats], Floats] | None,
+        name: str,
+    ) -> None:
+        self.name = name
+        self._entropy = entropy
+        self._slope = slope or self._numerical_slope
+        _check_concave(self, name)
+
+    def entropy(self, p: ArrayLike) -> Floats:
+        return np.asarray(self._entropy(np.asarray(p, float)), float)
+
+    def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
+        p, q = np.asarray(p, float), np.asarray(q, float)
+        gap = q - p
+        slope = np.asarray(self._slope(p), float)
+        return self.entropy(p) + np.multiply(gap, slope, out=np.zeros(gap.shape), where=gap != 0)
+
+    def _numerical_slope(self, p: Floats) -> Floats:
+        step = 1e-5
+        low, high = np.clip(p - step, 0, 1), np.clip(p + step, 0, 1)
+        return (self.entropy(high) - self.entropy(low)) / (high - low)
+
+
+def resolve_rule(rule: str | ScoringRule) -> ScoringRule:
+    """Return the rule that a short-hand names."""
+    if isinstance(rule, ScoringRule):
+        return rule
+    rules: dict[str, ScoringRule] = {"brier": Brier(), "log": Log()}
+    if rule not in rules:
+        raise OptionError(
+            f"rule must be 'brier', 'log' or a ScoringRule, got {rule!r}. "
+            "Make your own with ScoringRule.from_entropy(e)."
+        )
+    return rules[rule]
+
+
+def _check_concave(rule: ScoringRule, name: str) -> None:
+    grid = np.linspace(0, 1, 101)
+    values = rule.entropy(grid)
+    if values.shape != grid.shape or not np.isfinite(values).all():
+        raise OptionError(
+            f"the entropy of rule {name!r} must map an array of probabilities to as many finite "
+            f"values, got {values!r:.80}. Use numpy functions, and limits at 0 and 1."
+        )
+    bend = values[:-2] + values[2:] - 2 * values[1:-1]
+    if bend.max() > 1e-9:
+        raise OptionError(
+            f"the entropy of rule {name!r} must be concave on [0, 1], it bends upwards at "
+            f"{grid[1 + int(bend.argmax())]:.2f}. A convex function is the negative of an entropy."
+        )
+
+
+def _times_psi(count: Floats) -> Floats:
+    """Return ``x psi(x)`` with the convention 0 at 0."""
+    return np.where(count > 0, count * psi(np.where(count > 0, count, 1.0)), 0.0)

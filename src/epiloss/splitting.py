@@ -1,0 +1,39 @@
+"""Which rows learn the regions, and which rows evaluate them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from epiloss.levelsets import Codes
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Two disjoint sets of rows."""
+
+    learn: Codes
+    evaluate: Codes
+
+    def swapped(self) -> Fold:
+        """Return the fold with the roles exchanged."""
+        return Fold(self.evaluate, self.learn)
+
+
+def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Generator) -> Fold:
+    """Draw ``fraction`` of each level set for learning; what is left over is rounded at random.
+
+    Examples
+    --------
+    >>> fold = stratified_fold(np.repeat([0, 1], 4), 0.5, np.random.default_rng(0))
+    >>> np.bincount(np.repeat([0, 1], 4)[fold.learn]).tolist()
+    [2, 2]
+    """
+    order = generator.permutation(len(level_set))
+    order = order[np.argsort(level_set[order], kind="stable")]
+    size = np.bincount(level_set)
+    rank = np.arange(len(level_set)) - np.repeat(np.cumsum(size) - size, size)
+    wanted = np.floor(size * fraction + generator.random(len(size)))
+    learns = rank < np.repeat(wanted, size)
+    return Fold(np.sort(order[learns]), np.sort(order[~learns]))

@@ -1,0 +1,77 @@
+"""The three storeys as tables: total -> level set -> region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.evaluation import Evaluation
+from epiloss.losses import RegionLosses
+from epiloss.results import Table
+from epiloss.validation import Groups
+
+_LEVEL_COLUMNS = (
+    "score_mean",
+    "label_mean",
+    "score",
+    "calibration_loss",
+    "grouping_loss",
+    "explained",
+    "plugin",
+    "bias",
+    "induced",
+    "n_regions",
+)
+
+
+def level_set_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Return a row per level set; each loss times ``share`` adds up to the total."""
+    return _stacked([_level_columns(one) for one in evaluations])
+
+
+def region_table(evaluations: Sequence[Evaluation], groups: Groups | None) -> Table:
+    """Return a row per region; ``deviation`` is its rate less its level set's."""
+    return _stacked(
+        [
+            {"fold": np.full(len(part.n), fold), **_class_column(one, len(part.n))}
+            | _region_columns(part, groups)
+            for one in evaluations
+            for fold, part in enumerate(one.regions)
+        ]
+    )
+
+
+def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
+    levels = one.levels
+    columns = _class_column(one, len(levels.n)) | {"level_set": levels.level_set}
+    if one.edges is not None:
+        columns["low"] = one.edges[levels.level_set]
+        columns["high"] = one.edges[levels.level_set + 1]
+    columns["n"] = np.rint(levels.n).astype(np.int64)
+    columns["share"] = levels.share
+    return columns | {name: getattr(levels, name) for name in _LEVEL_COLUMNS}
+
+
+def _region_columns(part: RegionLosses, groups: Groups | None) -> dict[str, NDArray[Any]]:
+    columns: dict[str, NDArray[Any]] = {"level_set": part.level_set, "region": part.region}
+    if groups is not None:
+        columns["group"] = np.array(groups.names, object)[part.region]
+    return columns | {
+        "n": np.rint(part.n).astype(np.int64),
+        "share": part.weight / part.weight.sum(),
+        "score_mean": part.score_mean,
+        "label_mean": part.label_mean,
+        "deviation": part.label_mean - part.level_label_mean,
+        "plugin": part.plugin,
+    }
+
+
+def _class_column(one: Evaluation, n: int) -> dict[str, NDArray[Any]]:
+    return {} if one.problem.name is None else {"class": np.array([str(one.problem.name)] * n, object)}
+
+
+def _stacked(parts: Sequence[dict[str, NDArray[Any]]]) -> Table:
+    return Table({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
