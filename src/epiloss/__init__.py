@@ -4,24 +4,58 @@
 remainder, and says where the grouping loss comes from.
 """
 
-from epiloss.audit import audit
-from epiloss.errors import DataError, OptionError
-from epiloss.regions import RegionStats
-from epiloss.results import Audit, Bounds, Estimate, Table
-from epiloss.scoring import Brier, Log, ScoringRule
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from epiloss.auditing import audit as audit
+    from epiloss.errors import DataError as DataError
+    from epiloss.errors import MissingExtraError as MissingExtraError
+    from epiloss.errors import OptionError as OptionError
+    from epiloss.estimator import Auditor as Auditor
+    from epiloss.plot.display import GroupingDisplay as GroupingDisplay
+    from epiloss.regions import RegionStats as RegionStats
+    from epiloss.results import Audit as Audit
+    from epiloss.results import Bounds as Bounds
+    from epiloss.results import Estimate as Estimate
+    from epiloss.results import Table as Table
+    from epiloss.scoring import Brier as Brier
+    from epiloss.scoring import Log as Log
+    from epiloss.scoring import ScoringRule as ScoringRule
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Audit",
-    "Bounds",
-    "Brier",
-    "DataError",
-    "Estimate",
-    "Log",
-    "OptionError",
-    "RegionStats",
-    "ScoringRule",
-    "Table",
-    "audit",
-]
+# loaded when first used, so that `import epiloss` and `epiloss --help` answer at once
+_HOMES = {
+    "audit": "auditing",
+    "Audit": "results",
+    "Auditor": "estimator",
+    "Bounds": "results",
+    "Brier": "scoring",
+    "DataError": "errors",
+    "Estimate": "results",
+    "GroupingDisplay": "plot.display",
+    "Log": "scoring",
+    "MissingExtraError": "errors",
+    "OptionError": "errors",
+    "RegionStats": "regions",
+    "ScoringRule": "scoring",
+    "Table": "results",
+}
+_MODULES = ("simulate", "data")
+
+__all__ = [*_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"epiloss.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"epiloss.{name}")
+    raise AttributeError(f"module 'epiloss' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -328,10 +328,14 @@ def _nearest_means(rows: DistinctScores, k: float) -> Floats:
     inner_left = np.searchsorted(s, s - low, side="left")
     inner_right = np.searchsorted(s, s + low, side="right")
     inside, around = mass[inner_right] - mass[inner_left], mass[right] - mass[left]
-    ones, ones_around = positive[inner_right] - positive[inner_left], positive[right] - positive[left]
+    ones, ones_around = (
+        positive[inner_right] - positive[inner_left],
+        positive[right] - positive[left],
+    )
     border = around - inside
     share = np.clip(np.where(border > 0, (k - inside) / np.where(border > 0, border, 1), 0), 0, 1)
-    return (ones + share * (ones_around - ones)) / np.maximum(inside + share * border, 1e-300)
+    near: Floats = (ones + share * (ones_around - ones)) / np.maximum(inside + share * border, 1e-300)
+    return near
 
 
 def _tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:

@@ -11,4 +11,3 @@ class OptionError(ValueError):
 
 class MissingExtraError(ImportError):
     """An optional package is needed and not installed; the message names the extra to install."""
-

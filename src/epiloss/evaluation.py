@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,11 @@ class _Scored:
     curves: tuple[Floats, Floats] | None
 
 
-def evaluate(problem: BinaryProblem, plan: Plan, seed: np.random.SeedSequence) -> Evaluation:
+def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Evaluate the scores as they are."""
-    split_seed, curve_seed, tree_seed = seed.spawn(3)
-    scored = _scored(problem, plan, problem.scores, np.random.default_rng(curve_seed))
-    repeats = _folds(problem, plan, scored.level_set, np.random.default_rng(split_seed))
-    trees = np.random.default_rng(tree_seed)
+    splits, curves, trees = _generators(seed)
+    scored = _scored(problem, plan, problem.scores, curves)
+    repeats = _folds(problem, plan, scored.level_set, splits)
     measured = []
     regions = []
     for folds in repeats:
@@ -90,29 +90,29 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: np.random.SeedSequence) -
         measured.append(_measure(stats, problem.rule))
         regions += [region_losses(part, problem.rule) for part in stats]
     edges = scored.level_sets.edges if isinstance(scored.level_sets, LevelSets) else None
-    n_evaluated = len(np.unique(np.concatenate([fold.evaluate for fold in sum(repeats, [])])))
-    return Evaluation(problem, _average(measured), regions, edges, n_evaluated)
+    return Evaluation(problem, _average(measured), regions, edges, _n_evaluated(repeats))
 
 
-def evaluate_recalibrated(
-    problem: BinaryProblem, plan: Plan, seed: np.random.SeedSequence
-) -> Evaluation:
+def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
-    split_seed, curve_seed, tree_seed = seed.spawn(3)
+    splits, curves, trees = _generators(seed)
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
     level_set = raw_levels.assign(problem.scores)
-    repeats = _split_folds(plan, level_set, np.random.default_rng(split_seed))
-    curves, trees = np.random.default_rng(curve_seed), np.random.default_rng(tree_seed)
+    repeats = _split_folds(plan, level_set, splits)
     measured = []
     regions = []
-    for fold in sum(repeats, []):
+    for fold in chain.from_iterable(repeats):
         scored = _recalibrated(problem, plan, fold, curves)
         stats = _fold_stats(problem, plan, fold, scored, trees)
         measured.append(_measure([stats], problem.rule))
         regions.append(region_losses(stats, problem.rule))
     edges = raw_levels.edges if plan.binning == "uniform" else None
-    n_evaluated = len(np.unique(np.concatenate([fold.evaluate for fold in sum(repeats, [])])))
-    return Evaluation(problem, _average(measured), regions, edges, n_evaluated)
+    return Evaluation(problem, _average(measured), regions, edges, _n_evaluated(repeats))
+
+
+def _generators(seed: int) -> list[np.random.Generator]:
+    """Return the streams for splits, curves and trees; the same whenever the seed is the same."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
 
 
 def _scored(
@@ -122,7 +122,7 @@ def _scored(
         bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
         a, b = fit_curve_pair(plan.curve, scores, problem.labels, problem.weights, generator)
         return _Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
-    cells = simplex_level_sets(problem.vectors, plan.bins, np.random.default_rng(0), len(scores) // 50)
+    cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
     level_set = cells.assign(problem.vectors)
     if cells.exact:
         return _Scored(scores, level_set, cells, None)
@@ -160,9 +160,7 @@ def _folds(
     return _split_folds(plan, level_set, generator)
 
 
-def _split_folds(
-    plan: Plan, level_set: Codes, generator: np.random.Generator
-) -> list[list[Fold]]:
+def _split_folds(plan: Plan, level_set: Codes, generator: np.random.Generator) -> list[list[Fold]]:
     repeats = []
     for _ in range(plan.repeats):
         fold = stratified_fold(level_set, plan.split, generator)
@@ -173,6 +171,10 @@ def _split_folds(
             )
         repeats.append([fold, fold.swapped()] if plan.swap else [fold])
     return repeats
+
+
+def _n_evaluated(repeats: Sequence[Sequence[Fold]]) -> int:
+    return len(np.unique(np.concatenate([fold.evaluate for fold in chain.from_iterable(repeats)])))
 
 
 def _fold_stats(
@@ -236,14 +238,14 @@ def _average(parts: Sequence[LevelSetLosses]) -> LevelSetLosses:
         np.concatenate([part.level_set for part in parts]), return_inverse=True
     )
     weight = np.concatenate([part.weight for part in parts])
-    total = np.bincount(position, weight)
+    total = np.bincount(position, weight).astype(float)
 
     def mean(name: str) -> Floats:
         values = np.concatenate([getattr(part, name) for part in parts])
-        return np.bincount(position, weight * values) / total
+        return np.asarray(np.bincount(position, weight * values) / total, float)
 
     n_regions = np.concatenate([part.n_regions for part in parts])
-    n = np.bincount(position, np.concatenate([part.n for part in parts]))
+    n = np.bincount(position, np.concatenate([part.n for part in parts])).astype(float)
     averaged = {name: mean(name) for name in LevelSetLosses.AVERAGED}
     return LevelSetLosses(
         level_set=level_set,

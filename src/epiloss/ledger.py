@@ -50,4 +50,4 @@ def _terms(audit: Audit) -> list[str]:
 
 
 def _number(value: Estimate | float) -> str:
-    return format(value, ".5f")
+    return format(value, "z.5f")

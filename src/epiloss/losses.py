@@ -73,7 +73,8 @@ class LevelSetLosses:
     @property
     def share(self) -> Floats:
         """The part of the total weight that each level set has."""
-        return self.weight / self.weight.sum()
+        share: Floats = self.weight / self.weight.sum()
+        return share
 
     @property
     def explained(self) -> Floats:

@@ -91,7 +91,8 @@ class RegionStats:
     def __getitem__(self, field: str) -> Floats:
         """Return one sum for every cell."""
         high, low = self.sums[:, FIELDS.index(field)]
-        return high / _LIMB + low / (_LIMB * _LIMB)
+        value: Floats = high / _LIMB + low / (_LIMB * _LIMB)
+        return value
 
     def mean(self, field: str) -> Floats:
         """Return a weighted mean for every cell."""
@@ -128,8 +129,9 @@ class RegionStats:
     def _gathered(self) -> RegionStats:
         n_regions = int(self.region.max(initial=0)) + 1
         cell, code = np.unique(self.level_set * n_regions + self.region, return_inverse=True)
-        sums = np.zeros((*self.sums.shape[:2], len(cell)), np.int64)
-        np.add.at(sums, (slice(None), slice(None), code), self.sums)
+        order = np.argsort(code, kind="stable")
+        first = np.searchsorted(code[order], np.arange(len(cell)))
+        sums = np.add.reduceat(self.sums[:, :, order], first, axis=2)
         return RegionStats(cell // n_regions, cell % n_regions, _carried(sums), self.plan)
 
 

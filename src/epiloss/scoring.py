@@ -52,7 +52,7 @@ class ScoringRule(ABC):
         without_one = np.clip((ones - 1) / rest, 0, 1)
         without_zero = np.clip(ones / rest, 0, 1)
         left_out = ones * self.entropy(without_one) + zeros * self.entropy(without_zero)
-        return size * self.entropy(ones / size) - rest / size * left_out
+        return _floats(size * self.entropy(ones / size) - rest / size * left_out)
 
     def binned_divergence(
         self,
@@ -116,21 +116,21 @@ class Brier(ScoringRule):
     def entropy(self, p: ArrayLike) -> Floats:
         """Return ``p (1 - p)``."""
         p = np.asarray(p, float)
-        return p * (1 - p)
+        return _floats(p * (1 - p))
 
     def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
         """Return ``(p - q)^2 + q (1 - q)``."""
         p, q = np.asarray(p, float), np.asarray(q, float)
-        return (p - q) ** 2 + q * (1 - q)
+        return _floats((p - q) ** 2 + q * (1 - q))
 
     def divergence(self, p: ArrayLike, q: ArrayLike) -> Floats:
         """Return ``(p - q)^2``."""
-        return (np.asarray(p, float) - np.asarray(q, float)) ** 2
+        return _floats((np.asarray(p, float) - np.asarray(q, float)) ** 2)
 
     def debiased_entropy(self, label_sum: ArrayLike, n: ArrayLike) -> Floats:
         """Return the unbiased ``T (n - T) / (n (n - 1))``, which the jackknife gives exactly."""
         ones, size = np.asarray(label_sum, float), np.asarray(n, float)
-        return ones * (size - ones) / (size * (size - 1))
+        return _floats(ones * (size - ones) / (size * (size - 1)))
 
     def binned_divergence(
         self,
@@ -164,7 +164,7 @@ class Log(ScoringRule):
     def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
         """Return ``-q log p - (1 - q) log(1 - p)``."""
         p, q = np.asarray(p, float), np.asarray(q, float)
-        return np.asarray(-xlogy(q, p) - xlog1py(1 - q, -p), float)
+        return _floats(-xlogy(q, p) - xlog1py(1 - q, -p))
 
     def conservative_entropy(self, label_sum: ArrayLike, n: ArrayLike, *, upper: bool) -> Floats:
         """Estimate the entropy from counts with a one-sided bias, by digamma functions.
@@ -175,7 +175,7 @@ class Log(ScoringRule):
         ones, size = np.asarray(label_sum, float), np.asarray(n, float)
         estimate = psi(size) - (_times_psi(ones) + _times_psi(size - ones)) / size
         pure = (ones == 0).astype(float) + (ones == size)
-        return np.asarray(estimate + pure / size if upper else estimate, float)
+        return _floats(estimate + pure / size if upper else estimate)
 
     def per_class(self) -> ScoringRule:
         """Return the one-class log-loss, whose sum over classes is the multi-class log-loss."""
@@ -194,12 +194,12 @@ class ClassLog(ScoringRule):
     def entropy(self, p: ArrayLike) -> Floats:
         """Return ``-p log p``."""
         p = np.asarray(p, float)
-        return np.asarray(-xlogy(p, p), float)
+        return _floats(-xlogy(p, p))
 
     def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
         """Return ``-q log p + p - q``."""
         p, q = np.asarray(p, float), np.asarray(q, float)
-        return np.asarray(-xlogy(q, p) + p - q, float)
+        return _floats(-xlogy(q, p) + p - q)
 
 
 class _FromEntropy(ScoringRule):
@@ -217,18 +217,20 @@ class _FromEntropy(ScoringRule):
         _check_concave(self, name)
 
     def entropy(self, p: ArrayLike) -> Floats:
-        return np.asarray(self._entropy(np.asarray(p, float)), float)
+        return _floats(self._entropy(np.asarray(p, float)))
 
     def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
         p, q = np.asarray(p, float), np.asarray(q, float)
         gap = q - p
         slope = np.asarray(self._slope(p), float)
-        return self.entropy(p) + np.multiply(gap, slope, out=np.zeros(gap.shape), where=gap != 0)
+        # at p = q the slope has no say, even where it is infinite
+        tilt = np.multiply(gap, slope, out=np.zeros(gap.shape), where=gap != 0)
+        return _floats(self.entropy(p) + tilt)
 
     def _numerical_slope(self, p: Floats) -> Floats:
         step = 1e-5
         low, high = np.clip(p - step, 0, 1), np.clip(p + step, 0, 1)
-        return (self.entropy(high) - self.entropy(low)) / (high - low)
+        return _floats((self.entropy(high) - self.entropy(low)) / (high - low))
 
 
 def resolve_rule(rule: str | ScoringRule) -> ScoringRule:
@@ -258,6 +260,10 @@ def _check_concave(rule: ScoringRule, name: str) -> None:
             f"the entropy of rule {name!r} must be concave on [0, 1], it bends upwards at "
             f"{grid[1 + int(bend.argmax())]:.2f}. A convex function is the negative of an entropy."
         )
+
+
+def _floats(values: ArrayLike) -> Floats:
+    return np.asarray(values, np.float64)
 
 
 def _times_psi(count: Floats) -> Floats:

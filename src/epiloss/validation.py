@@ -76,9 +76,7 @@ def read_problem(
         groups=None if read_groups is None else len(read_groups.codes),
         sample_weight=None if weights is None else len(weights),
     )
-    problem = Problem(
-        chosen, names, codes, scores, features, read_groups, weights, (*warnings, *notes)
-    )
+    problem = Problem(chosen, names, codes, scores, features, read_groups, weights, (*warnings, *notes))
     return _without_zero_weights(problem)
 
 
@@ -159,7 +157,7 @@ def _from_one_hot(labels: NDArray[Any]) -> NDArray[Any]:
             f"one-hot labels must have a single 1 in each row, got {labels[row].tolist()!s:.60} at "
             f"row {row}. Pass class labels instead."
         )
-    return labels.argmax(axis=1)
+    return np.asarray(labels.argmax(axis=1))
 
 
 def _task_for(scores: Floats) -> str:

@@ -56,9 +56,7 @@ class Partitioner(ABC):
     name: str
 
     @abstractmethod
-    def fit(
-        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
-    ) -> Partition:
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Learn the regions of every level set."""
 
 
@@ -99,9 +97,7 @@ def for_each_level_set(
     return in_threads(one, range(rows.n_level_sets), n_jobs)
 
 
-def in_threads(
-    work: Callable[[int], Fitted], items: Sequence[int], n_jobs: int | None
-) -> list[Fitted]:
+def in_threads(work: Callable[[int], Fitted], items: Sequence[int], n_jobs: int | None) -> list[Fitted]:
     """Return ``[work(item) for item in items]``, computed by ``n_jobs`` threads (-1: all cores)."""
     n_threads = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
     if n_threads == 1:

@@ -22,9 +22,7 @@ class EstimatorPartitioner(Partitioner):
     estimator: Any
     name: str = "custom"
 
-    def fit(
-        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
-    ) -> Partition:
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Fit one clone in each level set that has learning rows."""
         return EstimatorPartition(for_each_level_set(self._fit_one, rows, generator, n_jobs))
 
@@ -41,9 +39,7 @@ class KMeansPartitioner(Partitioner):
     n_clusters: int = 2
     name: str = "kmeans"
 
-    def fit(
-        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
-    ) -> Partition:
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Cluster each level set that has enough distinct learning rows."""
         missing = np.isnan(rows.features.matrix).any(axis=0)
         if missing.any():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
-from epiloss.scoring import Brier, Floats
+from epiloss.scoring import Brier
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,7 @@ class TreePartitioner(Partitioner):
     region_ratio: float = 12
     name: str = "tree"
 
-    def fit(
-        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
-    ) -> Partition:
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Grow one tree in each level set."""
         return TreePartition(for_each_level_set(self._grow, rows, generator, n_jobs))
 
@@ -39,9 +37,7 @@ class StumpPartitioner(Partitioner):
 
     name: str = "stump"
 
-    def fit(
-        self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None
-    ) -> Partition:
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Split each level set in two halves, on the feature that tells the labels best apart."""
         return TreePartition(for_each_level_set(self._split, rows, generator, n_jobs))
 
@@ -76,15 +72,46 @@ class TreePartition(Partition):
 
 
 @dataclass(frozen=True)
+class _Columns:
+    """What a tree splits on: numbers as they are, and one indicator for each frequent category.
+
+    On real data indicators found more than an order of the categories by their rate, which small
+    level sets overfit.
+    """
+
+    numbers: Codes
+    indicators: Sequence[tuple[int, float]]  # (column, code); a code of NaN stands for missing
+
+    @classmethod
+    def of(cls, features: Features, most: int = 63) -> _Columns:
+        indicators: list[tuple[int, float]] = []
+        for column in features.categories:
+            codes, count = np.unique(features.matrix[:, column], return_counts=True)
+            frequent = np.argsort(-count, kind="stable")[:most]
+            indicators += [(column, float(code)) for code in codes[np.sort(frequent)]]
+        columns = range(features.matrix.shape[1])
+        numbers = [column for column in columns if column not in features.categories]
+        return cls(np.array(numbers, np.int64), indicators)
+
+    def matrix(self, features: Features) -> NDArray[Any]:
+        if not features.categories:
+            return features.matrix
+        columns = [features.matrix[:, self.numbers].astype(np.float32)]
+        for column, code in self.indicators:
+            values = features.matrix[:, [column]]
+            columns.append((np.isnan(values) if np.isnan(code) else values == code).astype(np.float32))
+        return np.hstack(columns)
+
+
+@dataclass(frozen=True)
 class _Tree:
-    """A fitted scikit-learn tree, with the order in which it saw the categories."""
+    """A fitted scikit-learn tree and the columns that it splits on."""
 
     model: Any
-    category_ranks: Mapping[int, Floats]
+    columns: _Columns
 
     def apply(self, features: Features) -> Codes:
-        matrix = _with_ranks(features.matrix, self.category_ranks)
-        return np.asarray(self.model.apply(matrix), np.int64)
+        return np.asarray(self.model.apply(self.columns.matrix(features)), np.int64)
 
     def without_small_leaves(self, leaf: Codes, n: NDArray[Any]) -> Codes:
         """Return the leaf that each of the given leaves is joined to.
@@ -132,41 +159,11 @@ def _follow(target: Mapping[int, int], leaf: int) -> int:
 def _grown(rows: LearningRows, seed: int, **limits: Any) -> _Tree:
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    ranks = {
-        column: _label_ranks(rows.features.matrix[:, column], rows.labels, len(levels))
-        for column, levels in rows.features.categories.items()
-    }
-    matrix = _with_ranks(rows.features.matrix, ranks)
+    columns = _Columns.of(rows.features)
+    matrix = columns.matrix(rows.features)
     if isinstance(rows.rule, Brier):
         model = DecisionTreeRegressor(random_state=seed, **limits)
     else:
         model = DecisionTreeClassifier(criterion="entropy", random_state=seed, **limits)
     model.fit(matrix, rows.labels, sample_weight=rows.weights)
-    return _Tree(model, ranks)
-
-
-def _label_ranks(codes: Floats, labels: Floats, n_levels: int) -> Floats:
-    """Return the place of each category when they are ordered by their rate, unseen ones NaN.
-
-    For a binary label the best split of categories in two is one along this order.
-    """
-    seen = ~np.isnan(codes)
-    code = codes[seen].astype(np.int64)
-    count = np.bincount(code, minlength=n_levels)
-    rate = np.bincount(code, labels[seen], minlength=n_levels) / np.maximum(count, 1)
-    ranks = np.full(n_levels, np.nan)
-    order = np.lexsort((np.arange(n_levels), rate))
-    present = order[count[order] > 0]
-    ranks[present] = np.arange(len(present))
-    return ranks
-
-
-def _with_ranks(matrix: NDArray[Any], category_ranks: Mapping[int, Floats]) -> NDArray[Any]:
-    if not category_ranks:
-        return matrix
-    ranked = np.array(matrix, np.float64)
-    for column, ranks in category_ranks.items():
-        codes = matrix[:, column]
-        seen = ~np.isnan(codes)
-        ranked[seen, column] = ranks[codes[seen].astype(np.int64)]
-    return ranked
+    return _Tree(model, columns)

@@ -263,9 +263,7 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
     return remarks
 
 
-def _check_options(
-    *, split: float, repeats: int, level: float, method: str, n_jobs: int | None
-) -> None:
+def _check_options(*, split: float, repeats: int, level: float, method: str, n_jobs: int | None) -> None:
     if not 0 < split < 1:
         raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
     if isinstance(repeats, bool) or repeats != int(repeats) or repeats < 1:
@@ -278,11 +276,13 @@ def _check_options(
         raise OptionError(f"n_jobs must be None, -1 or at least 1, got {n_jobs!r}.")
 
 
-def _seed(random_state: int | np.random.Generator | None) -> np.random.SeedSequence:
+def _seed(random_state: int | np.random.Generator | None) -> int:
+    if random_state is None:
+        random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
-        return np.random.SeedSequence(int(random_state.integers(2**63)))
-    if random_state is None or (isinstance(random_state, int | np.integer) and random_state >= 0):
-        return np.random.SeedSequence(None if random_state is None else int(random_state))
+        return int(random_state.integers(2**63))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
     raise OptionError(
         "random_state must be None, a whole number of at least 0 or a numpy Generator, "
         f"got {random_state!r}."

@@ -1,0 +1,218 @@
+"""The command line: results on the standard output, everything else on the standard error.
+
+Exit codes: 0 done, 1 crash, 2 wrong usage, 4 bad data.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from epiloss.errors import DataError, MissingExtraError, OptionError
+
+if TYPE_CHECKING:
+    from epiloss.results import Audit
+
+EXIT_USAGE, EXIT_DATA = 2, 4
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="epiloss")
+def cli() -> None:
+    """How far a classifier's probabilities are from the truth."""
+
+
+def _audit_options(command: Any) -> Any:
+    """Add the options that every audit takes, however its data come in."""
+    choices = {
+        "--task": ["binary", "top-label", "classwise", "joint"],
+        "--rule": ["brier", "log"],
+        "--binning": ["uniform", "quantile"],
+        "--partition": ["tree", "stump", "kmeans"],
+        "--curve": ["local-linear", "isotonic", "lowess", "nearest"],
+        "--recalibrate": ["isotonic", "sigmoid"],
+    }
+    options = [
+        click.option("--task", type=click.Choice(choices["--task"]), help="What a prediction claims."),
+        click.option("--rule", type=click.Choice(choices["--rule"]), default="brier", show_default=True),
+        click.option("--bins", type=int, default=15, show_default=True, help="Level sets of the score."),
+        click.option("--binning", type=click.Choice(choices["--binning"]), default="uniform"),
+        click.option(
+            "--partition",
+            type=click.Choice(choices["--partition"]),
+            default="tree",
+            show_default=True,
+            help="How regions are learned.",
+        ),
+        click.option(
+            "--region-ratio", type=float, default=12, show_default=True, help="Rows per region."
+        ),
+        click.option("--curve", type=click.Choice(choices["--curve"]), help="The calibration curve."),
+        click.option("--split", type=float, default=0.5, show_default=True, help="Part that learns."),
+        click.option("--swap/--no-swap", default=True, help="Let the halves change places."),
+        click.option("--repeats", type=int, default=1, show_default=True, help="Splits to average."),
+        click.option(
+            "--recalibrate",
+            type=click.Choice(choices["--recalibrate"]),
+            help="Audit the recalibrated scores too.",
+        ),
+        click.option("--seed", "random_state", type=int, default=0, show_default=True),
+        click.option("--jobs", "n_jobs", type=int, default=None, help="Threads; -1 for all cores."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the ledger."),
+        click.option("--output", type=click.Path(dir_okay=False), help="Also write the JSON here."),
+        click.option("--force", is_flag=True, help="Overwrite the output."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@click.argument("file")
+@click.option("--label", required=True, help="Column of labels.")
+@click.option(
+    "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
+)
+@click.option("--feature", "features", multiple=True, help="Column of features; default: all others.")
+@click.option("--exclude", multiple=True, help="Column that is no feature.")
+@click.option("--groups", help="Column of groups, audited instead of learned regions.")
+@click.option("--weight", help="Column of sample weights.")
+@click.option("--pos-label", help="The label of the positive class.")
+@click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
+@_audit_options
+def audit(
+    file: str,
+    label: str,
+    scores: tuple[str, ...],
+    features: tuple[str, ...],
+    exclude: tuple[str, ...],
+    groups: str | None,
+    weight: str | None,
+    pos_label: str | None,
+    classes: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Audit the scores in FILE (Parquet, CSV, Arrow or NPZ; - for the standard input)."""
+    import numpy as np
+
+    from epiloss.files import column, read_file
+
+    _check_output(options)
+    columns = read_file(file)
+    labels = column(columns, label, "--label")
+    chosen = [column(columns, name, "--score") for name in scores]
+    used = {label, *scores, *(name for name in (groups, weight) if name)}
+    X = None if groups else _features(columns, features, used | set(exclude))
+    _run(
+        options,
+        # names given on the command line are text, so the labels are compared as text
+        y_true=np.asarray(labels).astype(str) if pos_label or classes else labels,
+        y_prob=chosen[0] if len(chosen) == 1 else np.column_stack(chosen),
+        X=X,
+        groups=column(columns, groups, "--groups") if groups else None,
+        sample_weight=column(columns, weight, "--weight") if weight else None,
+        pos_label=pos_label,
+        classes=classes or None,
+    )
+
+
+@cli.command()
+@_audit_options
+def demo(**options: Any) -> None:
+    """Audit a logistic model of income on bundled census data."""
+    from epiloss.data import load_census_income
+
+    _check_output(options)
+    data = load_census_income()
+    if options["recalibrate"] is None:
+        options["recalibrate"] = "isotonic"
+    click.echo(
+        f"A logistic model of 'earns over $50,000' scored {len(data.y):,} people it had not seen\n"
+        "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",
+        err=True,
+    )
+    _run(options, y_true=data.y, y_prob=data.scores, X=data.X)
+
+
+def main() -> None:
+    """Run the command line, with one sentence and an exit code for what is wrong."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("stopped.", err=True)
+        sys.exit(130)
+    except (OptionError, MissingExtraError) as error:
+        _fail(error, EXIT_USAGE)
+    except DataError as error:
+        _fail(error, EXIT_DATA)
+
+
+def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str]) -> Any:
+    """Return the wanted features, or all columns that have no other use."""
+    import numpy as np
+
+    from epiloss.files import column
+
+    names = list(wanted) or [name for name in columns if name not in used]
+    parts = {name: column(columns, name, "--feature") for name in names}
+    if not parts:
+        return None
+    if all(np.ndim(part) == 1 for part in parts.values()):
+        return parts
+    wide: dict[str, Any] = {}
+    for name, part in parts.items():
+        if np.ndim(part) == 1:
+            wide[name] = part
+        elif len(parts) == 1:
+            return part  # an embedding matrix, taken as it is
+        else:
+            wide |= {f"{name}[{j}]": part[:, j] for j in range(np.shape(part)[1])}
+    return wide
+
+
+def _run(options: dict[str, Any], **data: Any) -> None:
+    from epiloss.auditing import audit as run_audit
+
+    as_json, output = options.pop("as_json"), options.pop("output")
+    options.pop("force")
+    with _working(f"auditing {len(data['y_true']):,} rows"):
+        result: Audit = run_audit(**data, **options)
+    if output:
+        try:
+            result.to_json(output)
+        except OSError as error:
+            raise DataError(
+                f"cannot write {output!r}: {error.strerror}. Nothing was written."
+            ) from error
+    click.echo(result.to_json() if as_json else str(result))
+
+
+def _check_output(options: Mapping[str, Any]) -> None:
+    output = options["output"]
+    if output and Path(output).exists() and not options["force"]:
+        raise click.UsageError(f"{output!r} exists already. Use --force to overwrite it.")
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Show that work goes on, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
+
+
+def _fail(error: Exception, code: int) -> None:
+    click.echo(f"epiloss: {error}", err=True)
+    sys.exit(code)
