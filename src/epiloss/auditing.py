@@ -106,8 +106,9 @@ def audit(
     """
     _check_options(split=split, repeats=repeats, level=level, method=method, n_jobs=n_jobs)
     scoring = resolve_rule(rule)
+    seed = _seed(random_state)
     plan = Plan(
-        bins=bins,
+        bins=int(bins) if isinstance(bins, np.integer) else bins,
         binning=binning,
         partitioner=resolve_partition(partition, region_ratio),
         curve=resolve_curve(curve),
@@ -129,7 +130,7 @@ def audit(
         classes=classes,
     )
     options = {
-        "bins": bins if isinstance(bins, int) else list(bins),
+        "bins": np.asarray(bins).tolist(),
         "binning": binning,
         "partition": "groups" if groups is not None else plan.partitioner.name,
         "region_ratio": region_ratio,
@@ -139,11 +140,10 @@ def audit(
         "repeats": repeats,
         "recalibrate": None if recalibrate is None else str(recalibrate),
         "level": level,
-        "random_state": random_state if isinstance(random_state, int) else None,
+        "random_state": seed,
         "classes": [str(name) for name in problem.classes],
     }
     binaries = _binary_problems(problem, plan, scoring)
-    seed = _seed(random_state)
     after = None
     if recalibrate is not None:
         again = [evaluate_recalibrated(one, plan, seed) for one in binaries]

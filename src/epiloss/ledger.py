@@ -18,9 +18,9 @@ def ledger(audit: Audit) -> str:
     after = audit.recalibrated
     lines = [_headline(audit), ""]
     if after is not None:
-        lines.append(f"{'':28}{'as given':>12}{'recalibrated':>15}")
+        lines.append(f"{'':32}{'as given':>12}{'recalibrated':>15}")
     for name, title in _LINES:
-        line = f"{title:28}{_number(getattr(audit, name)):>12}"
+        line = f"{title:32}{_number(getattr(audit, name)):>12}"
         if after is not None:
             line += f"{_number(getattr(after, name)):>15}"
         lines.append(line)
@@ -40,13 +40,17 @@ def _headline(audit: Audit) -> str:
 
 
 def _terms(audit: Audit) -> list[str]:
-    return [
+    lines = [
         "the grouping loss, term by term",
         f"  plugin, as seen by the regions{_number(audit.plugin):>12}",
         f"  - bias of small regions       {_number(audit.bias):>12}",
         f"  - induced by binning          {_number(audit.induced):>12}",
         f"it is at most                   {_number(audit.bounds.grouping_loss_high):>12}",
     ]
+    low, high = audit.bounds.binning_low, audit.bounds.binning_high
+    if low is not None and high is not None:
+        lines.append(f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both")
+    return lines
 
 
 def _number(value: Estimate | float) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.atomic import write_text
+from epiloss.errors import MissingExtraError
 
 SCHEMA = 1  # of to_dict and to_json
 
@@ -75,8 +76,12 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtraError(
+                "to_pandas needs pandas, which is not installed. Run: pip install pandas, or use to_dict()."
+            ) from None
         return pandas.DataFrame(dict(self.columns))
 
 

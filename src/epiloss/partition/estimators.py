@@ -29,7 +29,9 @@ class EstimatorPartitioner(Partitioner):
     def _fit_one(self, rows: LearningRows, seed: int) -> Any:
         if not len(rows.labels):
             return None
-        return _clone(self.estimator, seed).fit(rows.features.matrix, rows.labels)
+        model = _clone(self.estimator, seed)
+        model.fit(rows.features.matrix, rows.labels)  # not all objects return themselves
+        return model
 
 
 @dataclass(frozen=True)
