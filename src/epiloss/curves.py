@@ -130,7 +130,7 @@ class Nearest(CurveFitter):
         """Average over windows found by bisection in the sorted scores."""
         rows = rows.in_blocks(FINEST)
         mass = float(rows.weight.sum())
-        k = float(self.n_neighbors or min(2000, max(1, int(mass / 10))))
+        k = float(self.n_neighbors or min(2000, max(1, int(mass / 10 + 1e-9))))
         return InterpolatedCurve(rows.scores, _nearest_means(rows, min(k, mass)))
 
 
@@ -173,7 +173,7 @@ def resolve_curve(curve: str | CurveFitter | Callable[[Floats], Floats] | None) 
     """Return the curve that a short-hand or a callable stands for."""
     if isinstance(curve, CurveFitter):
         return curve
-    if callable(curve):
+    if callable(curve) and not isinstance(curve, type):
         return GivenCurve(curve)
     fitters: dict[str | None, CurveFitter] = {
         None: LocalLinear(),
@@ -182,7 +182,7 @@ def resolve_curve(curve: str | CurveFitter | Callable[[Floats], Floats] | None) 
         "lowess": Lowess(),
         "nearest": Nearest(),
     }
-    if curve not in fitters:
+    if not (curve is None or isinstance(curve, str)) or curve not in fitters:
         raise OptionError(
             "curve must be 'local-linear', 'isotonic', 'lowess', 'nearest' or a function from "
             f"score to probability, got {curve!r}."
@@ -312,39 +312,52 @@ def _log_odds_terms(scores: Floats) -> Floats:
 
 def _nearest_means(rows: DistinctScores, k: float) -> Floats:
     """Return the weighted mean label of the mass ``k`` nearest to each score."""
-    # the radius at which the interval around a score holds mass k, by bisection for all at once
     s = rows.scores
     mass = np.concatenate([[0.0], np.cumsum(rows.weight)])
-    low, high = np.zeros(len(s)), np.full(len(s), s[-1] - s[0])
-    for _ in range(60):
+    positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
+    left, right = _windows_of_mass(s, mass, k)
+    reach_left, reach_right = s - s[left], s[right - 1] - s
+    reach = np.maximum(reach_left, reach_right)
+    at_left, at_right = reach_left == reach, (reach_right == reach) & (right - 1 > left)
+    # the farthest score, or both if they are equally far, counts only as far as it is needed
+    inner_left, inner_right = left + at_left, right - at_right
+    inside, ones = mass[inner_right] - mass[inner_left], positive[inner_right] - positive[inner_left]
+    border = mass[right] - mass[left] - inside
+    share = np.clip((k - inside) / border, 0, 1)
+    border_ones = positive[right] - positive[left] - ones
+    means: Floats = (ones + share * border_ones) / (inside + share * border)
+    return np.clip(means, 0, 1)
+
+
+def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
+    """Return the smallest windows of sorted scores, each around its own, that hold mass ``k``."""
+    enough = k * (1 - 1e-12)
+    low, high = np.zeros(len(s)), np.full(len(s), (s[-1] - s[0]) * (1 + 1e-9))
+    for _ in range(60):  # bisection of the radius, for all scores at once
         radius = (low + high) / 2
         left = np.searchsorted(s, s - radius, side="left")
         right = np.searchsorted(s, s + radius, side="right")
-        enough = mass[right] - mass[left] >= k
-        high, low = np.where(enough, radius, high), np.where(enough, low, radius)
-    positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
-    left = np.searchsorted(s, s - high, side="left")
-    right = np.searchsorted(s, s + high, side="right")
-    inner_left = np.searchsorted(s, s - low, side="left")
-    inner_right = np.searchsorted(s, s + low, side="right")
-    inside, around = mass[inner_right] - mass[inner_left], mass[right] - mass[left]
-    ones, ones_around = (
-        positive[inner_right] - positive[inner_left],
-        positive[right] - positive[left],
-    )
-    border = around - inside
-    share = np.clip(np.where(border > 0, (k - inside) / np.where(border > 0, border, 1), 0), 0, 1)
-    near: Floats = (ones + share * (ones_around - ones)) / np.maximum(inside + share * border, 1e-300)
-    return near
+        holds = mass[right] - mass[left] >= enough
+        high, low = np.where(holds, radius, high), np.where(holds, low, radius)
+    high *= 1 + 1e-12  # so that of two scores equally far none is lost to rounding
+    left, right = np.searchsorted(s, s - high, side="left"), np.searchsorted(s, s + high, side="right")
+    for _ in range(3):  # and those that it let in needlessly are taken off again
+        reach = np.maximum(s - s[left], s[right - 1] - s)
+        fewer_left = left + ((s - s[left] == reach) & (reach > 0))
+        fewer_right = right - ((s[right - 1] - s == reach) & (reach > 0))
+        holds = mass[fewer_right] - mass[fewer_left] >= enough
+        left, right = np.where(holds, fewer_left, left), np.where(holds, fewer_right, right)
+    return left, right
 
 
 def _tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:
     """Return the value at one score of the weighted line through its neighbourhood."""
     mass = rank[-1] + rows.weight[-1] / 2
     start = np.clip(rank[point] - half, 0, max(mass - 2 * half, 0))
+    slack = 1e-9 * mass  # a rank on the window's border is inside, however it was rounded
     window = slice(
-        min(int(np.searchsorted(rank, start)), point),
-        max(int(np.searchsorted(rank, start + 2 * half, side="right")), point + 1),
+        min(int(np.searchsorted(rank, start - slack)), point),
+        max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
     )
     x = rows.scores[window] - rows.scores[point]
     reach = float(np.abs(x).max()) * (1 + 1e-9)

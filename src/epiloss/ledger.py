@@ -49,7 +49,9 @@ def _terms(audit: Audit) -> list[str]:
     ]
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
-        lines.append(f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both")
+        lines.append(
+            f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both"
+        )
     return lines
 
 

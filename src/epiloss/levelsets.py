@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,15 +70,19 @@ def quantile_level_sets(scores: Floats, n: int, weights: Floats | None = None) -
     Examples
     --------
     >>> quantile_level_sets(np.array([0.1, 0.1, 0.1, 0.4, 0.8]), 3).edges
-    array([0. , 0.4, 1. ])
+    array([0.  , 0.25, 1.  ])
     """
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     mass = np.cumsum(np.ones(len(scores)) if weights is None else weights[order])
-    cuts = ordered[np.searchsorted(mass, np.arange(1, n) / n * mass[-1], side="left")]
-    # every inner edge is a score above the smallest, so every bin holds at least one row
-    inner = np.unique(cuts[cuts > ordered[0]])
-    return LevelSets(np.concatenate([[0.0], inner[inner < 1.0], [1.0]]))
+    wanted = np.arange(1, n) / n * mass[-1] * (1 + 1e-12)  # a sum of masses may miss it by rounding
+    cuts = np.unique(ordered[np.minimum(np.searchsorted(mass, wanted, side="right"), len(mass) - 1)])
+    # edges lie halfway between two scores that occur, so no bin is empty and none has no width
+    distinct = np.unique(ordered)
+    above = np.searchsorted(distinct, cuts[cuts > ordered[0]])
+    halfway = (distinct[above - 1] + distinct[above]) / 2
+    inner = np.where(halfway > distinct[above - 1], halfway, distinct[above])
+    return LevelSets(np.concatenate([[0.0], inner, [1.0]]))
 
 
 def simplex_level_sets(
@@ -101,7 +106,7 @@ def resolve_level_sets(
     if binning not in ("uniform", "quantile"):
         raise OptionError(f"binning must be 'uniform' or 'quantile', got {binning!r}.")
     if np.ndim(bins) == 1:
-        return LevelSets(_checked_edges(np.asarray(bins, float)))
+        return LevelSets(_checked_edges(bins))
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise OptionError(
             f"bins must be a whole number of at least 1 or an increasing list of edges, got {bins!r}."
@@ -111,7 +116,11 @@ def resolve_level_sets(
     return quantile_level_sets(scores, int(bins), weights)
 
 
-def _checked_edges(edges: Floats) -> Floats:
+def _checked_edges(bins: Any) -> Floats:
+    try:
+        edges = np.asarray(bins, float)
+    except (TypeError, ValueError):
+        raise OptionError(f"bin edges must be numbers, got {bins!r:.80}.") from None
     if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
         raise OptionError(
             f"bin edges must be at least two increasing numbers, got {edges.tolist()!s:.80}. "

@@ -148,16 +148,22 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
 
 def conservative_explained_loss(stats: RegionStats) -> float:
     """Return the explained log-loss with a bias that is never positive (digamma entropies)."""
-    rule = Log()
     levels = stats.by_level_set()
-    above = rule.conservative_entropy(levels["label"], levels.n, upper=False)
-    below = rule.conservative_entropy(stats["label"], stats.n, upper=True)
-    return float(levels["weight"] @ above - stats["weight"] @ below) / float(levels["weight"].sum())
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    below = _over_regions(stats, position, _conservative_entropy(stats, upper=True))
+    explained = np.where(levels.n > 1, _conservative_entropy(levels, upper=False) - below, 0.0)
+    return float(levels["weight"] @ explained / levels["weight"].sum())
 
 
 def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
     n = np.where(cells.n > 1, cells.effective_n, 2.0)  # a single row is dealt with by the caller
     return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
+
+
+def _conservative_entropy(cells: RegionStats, *, upper: bool) -> Floats:
+    n = cells.effective_n
+    ones = _probability(cells.mean("label")) * n
+    return Log().conservative_entropy(np.where(np.abs(ones - n) < 1e-9, n, ones), n, upper=upper)
 
 
 def _over_regions(stats: RegionStats, position: Codes, values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import OptionError
+from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats, ScoringRule
 
@@ -176,6 +176,11 @@ def _compress(codes: Codes) -> tuple[Codes, Codes]:
 
 def _fixed_point_sums(code: Codes, values: Floats, n_cells: int) -> NDArray[np.int64]:
     """Return exact sums of ``values`` rounded to 2**-40, as two limbs."""
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"what is added up must be finite, got {values[~np.isfinite(values)][0]}. "
+            "Check that the rule's entropy is finite on [0, 1] and that curves stay in it."
+        )
     steps = np.rint(values * (_LIMB * _LIMB))
     high = np.floor(steps / _LIMB)
     # whole numbers below 2**53, so float64 bincount adds them exactly in any order

@@ -80,7 +80,7 @@ class Table:
             import pandas
         except ImportError:
             raise MissingExtraError(
-                "to_pandas needs pandas, which is not installed. Run: pip install pandas, or use to_dict()."
+                "to_pandas needs pandas, which is not installed. Run: pip install pandas"
             ) from None
         return pandas.DataFrame(dict(self.columns))
 

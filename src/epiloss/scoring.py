@@ -238,7 +238,7 @@ def resolve_rule(rule: str | ScoringRule) -> ScoringRule:
     if isinstance(rule, ScoringRule):
         return rule
     rules: dict[str, ScoringRule] = {"brier": Brier(), "log": Log()}
-    if rule not in rules:
+    if not isinstance(rule, str) or rule not in rules:
         raise OptionError(
             f"rule must be 'brier', 'log' or a ScoringRule, got {rule!r}. "
             "Make your own with ScoringRule.from_entropy(e)."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
@@ -26,12 +27,15 @@ class EstimatorPartitioner(Partitioner):
         """Fit one clone in each level set that has learning rows."""
         return EstimatorPartition(for_each_level_set(self._fit_one, rows, generator, n_jobs))
 
-    def _fit_one(self, rows: LearningRows, seed: int) -> Any:
-        if not len(rows.labels):
+    def _fit_one(self, rows: LearningRows, seed: int) -> _Assigner | None:
+        from sklearn.base import is_classifier
+
+        alike = not len(rows.labels) or rows.labels.min() == rows.labels.max()
+        if not len(rows.labels) or (alike and is_classifier(self.estimator)):
             return None
         model = _clone(self.estimator, seed)
         model.fit(rows.features.matrix, rows.labels)  # not all objects return themselves
-        return model
+        return _Assigner.of(model, rows.features)
 
 
 @dataclass(frozen=True)
@@ -52,44 +56,61 @@ class KMeansPartitioner(Partitioner):
             )
         return EstimatorPartition(for_each_level_set(self._cluster, rows, generator, n_jobs))
 
-    def _cluster(self, rows: LearningRows, seed: int) -> Any:
+    def _cluster(self, rows: LearningRows, seed: int) -> _Assigner | None:
         from sklearn.cluster import KMeans
 
         distinct = np.unique(rows.features.matrix, axis=0)
         if len(distinct) < self.n_clusters:
             return None
-        return KMeans(self.n_clusters, n_init=1, random_state=seed).fit(rows.features.matrix)
+        model = KMeans(self.n_clusters, n_init=1, random_state=seed).fit(rows.features.matrix)
+        return _Assigner.of(model, rows.features)
 
 
 @dataclass(frozen=True)
 class EstimatorPartition(Partition):
     """A fitted estimator for each level set; ``None`` where there was nothing to learn from."""
 
-    estimators: Sequence[Any]
+    assigners: Sequence[_Assigner | None]
 
     def assign(self, features: Features, level_set: Codes) -> Codes:
         """Return the place of each row's answer among the answers of its level set."""
         region = np.zeros(len(level_set), np.int64)
-        for level, estimator in enumerate(self.estimators):
+        for level, assigner in enumerate(self.assigners):
             rows = np.flatnonzero(level_set == level)
-            if estimator is not None and len(rows):
-                answer = np.asarray(_answer(estimator, features.matrix[rows]))
-                region[rows] = _as_codes(answer, len(rows))
+            if assigner is not None and len(rows):
+                region[rows] = assigner.apply(features.matrix[rows])
         return region
 
 
-def _answer(estimator: Any, matrix: Any) -> Any:
-    assign = getattr(estimator, "apply", None) or estimator.predict
-    return assign(matrix)
+@dataclass(frozen=True)
+class _Assigner:
+    """A fitted estimator, and the answers it gave to the rows that it learned from.
+
+    The answers' places are fixed here, so that rows assigned in parts get the same regions.
+    """
+
+    estimator: Any
+    answers: NDArray[Any]
+
+    @classmethod
+    def of(cls, estimator: Any, features: Features) -> _Assigner:
+        return cls(estimator, np.unique(_answer(estimator, features.matrix)))
+
+    def apply(self, matrix: NDArray[Any]) -> Codes:
+        answer = _answer(self.estimator, matrix)
+        place = np.minimum(np.searchsorted(self.answers, answer), len(self.answers) - 1)
+        unseen = len(self.answers)  # one more region for every answer not given while learning
+        return np.where(self.answers[place] == answer, place, unseen).astype(np.int64)
 
 
-def _as_codes(answer: Any, n_rows: int) -> Codes:
-    if answer.shape != (n_rows,):
+def _answer(estimator: Any, matrix: NDArray[Any]) -> NDArray[Any]:
+    answer = np.asarray((getattr(estimator, "apply", None) or estimator.predict)(matrix))
+    if answer.shape != (len(matrix),):
         raise OptionError(
-            f"a partition must give one region for each of {n_rows} rows, got an answer of shape "
+            f"a partition must give one region for each of {len(matrix)} rows, got an answer of shape "
             f"{answer.shape}. Forests give one per tree: use a single tree."
         )
-    return np.unique(answer, return_inverse=True)[1].astype(np.int64)
+    return answer
 
 
 def _clone(estimator: Any, seed: int) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from epiloss.errors import OptionError
 from epiloss.partition.base import Partitioner
 from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
@@ -12,7 +14,8 @@ from epiloss.partition.tree import StumpPartitioner, TreePartitioner
 
 def resolve_partition(partition: Any, region_ratio: float) -> Partitioner:
     """Return the partitioner that a short-hand or an estimator stands for."""
-    if isinstance(region_ratio, bool) or not region_ratio >= 1:
+    numeric = isinstance(region_ratio, int | float | np.number) and not isinstance(region_ratio, bool)
+    if not numeric or not region_ratio >= 1:
         raise OptionError(
             "region_ratio, the learning rows per region, must be at least 1, "
             f"got {region_ratio!r}. 12 suits most data; the paper uses 30."
@@ -26,7 +29,12 @@ def resolve_partition(partition: Any, region_ratio: float) -> Partitioner:
     }
     if isinstance(partition, str) and partition in partitioners:
         return partitioners[partition]
-    if hasattr(partition, "fit") and (hasattr(partition, "apply") or hasattr(partition, "predict")):
+    is_object = not isinstance(partition, type)
+    if (
+        is_object
+        and hasattr(partition, "fit")
+        and (hasattr(partition, "apply") or hasattr(partition, "predict"))
+    ):
         return EstimatorPartitioner(partition, type(partition).__name__)
     raise OptionError(
         "partition must be 'tree', 'stump', 'kmeans' or an object with fit(X, y) and apply or "
