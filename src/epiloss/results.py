@@ -55,7 +55,7 @@ class Table:
     Examples
     --------
     >>> table = Table({"level_set": np.array([0, 1]), "n": np.array([10, 12])})
-    >>> len(table), table["n"].sum()
+    >>> len(table), int(table["n"].sum())
     (2, 22)
     """
 
