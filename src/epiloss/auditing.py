@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from epiloss.evaluation import (
     evaluate,
     evaluate_recalibrated,
 )
+from epiloss.inference import normal_estimate, one_sided_pvalue
 from epiloss.partition import resolve_partition
 from epiloss.recalibration import resolve_recalibrator
 from epiloss.results import Audit, Bounds, Estimate
@@ -201,16 +205,21 @@ def _result(
     remainder = (
         score - calibration - grouping if np.isfinite(score) else total("entropy") - total("explained")
     )
+    estimates = _estimates(
+        evaluations,
+        options["level"],
+        score=score,
+        calibration_loss=calibration,
+        grouping_loss=grouping,
+        remainder=remainder,
+    )
     return Audit(
         task=problem.task,
         rule=rule.name,
         method=method,
         n_samples=len(problem.labels),
         n_evaluated=max(one.n_evaluated for one in evaluations),
-        score=Estimate(score),
-        calibration_loss=Estimate(calibration),
-        grouping_loss=Estimate(grouping),
-        remainder=Estimate(remainder),
+        **estimates,
         plugin=total("plugin"),
         bias=total("bias"),
         explained=total("explained"),
@@ -222,6 +231,25 @@ def _result(
         warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
         recalibrated=recalibrated,
     )
+
+
+def _estimates(evaluations: Sequence[Evaluation], level: float, **values: float) -> dict[str, Estimate]:
+    """Return each line of the ledger with its interval, and a test of no grouping loss."""
+    influence = {
+        name: reduce(add, (one.influence[name] for one in evaluations))
+        for name in ("score", "calibration_loss", "grouping_loss")
+    }
+    influence["remainder"] = (
+        influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
+    )
+    estimates = {
+        name: normal_estimate(value, influence[name].stderr(), level) for name, value in values.items()
+    }
+    grouping = estimates["grouping_loss"]
+    if grouping.stderr is not None:
+        pvalue = one_sided_pvalue(grouping.value, grouping.stderr)
+        estimates["grouping_loss"] = replace(grouping, pvalue=pvalue)
+    return estimates
 
 
 def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from epiloss.curves import CurveFitter, fit_curve_pair, fit_plane_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
+from epiloss.influence import Influence, RowTerms, cell_of, row_terms
 from epiloss.levelsets import (
     Codes,
     LevelSets,
@@ -66,6 +67,15 @@ class Evaluation:
     regions: Sequence[RegionLosses]
     edges: Floats | None
     n_evaluated: int
+    influence: Mapping[str, Influence]
+
+
+@dataclass(frozen=True)
+class _FoldResult:
+    """The sums of the rows that a fold evaluates, and what each of them adds."""
+
+    stats: RegionStats
+    terms: RowTerms
 
 
 @dataclass(frozen=True)
@@ -83,14 +93,12 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     splits, curves, trees = _generators(seed)
     scored = _scored(problem, plan, problem.scores, curves)
     repeats = _folds(problem, plan, scored.level_set, splits)
-    measured = []
-    regions = []
-    for folds in repeats:
-        stats = [_fold_stats(problem, plan, fold, scored, trees) for fold in folds]
-        measured.append(_measure(stats, problem.rule))
-        regions += [region_losses(part, problem.rule) for part in stats]
+    results = [
+        [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
+    ]
+    levels = _average([_measure(folds, problem.rule) for folds in results])
     edges = scored.level_sets.edges if isinstance(scored.level_sets, LevelSets) else None
-    return Evaluation(problem, _average(measured), regions, edges, _n_evaluated(repeats))
+    return _evaluation(problem, levels, results, edges)
 
 
 def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
@@ -99,15 +107,55 @@ def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Eval
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
     level_set = raw_levels.assign(problem.scores)
     repeats = _split_folds(plan, level_set, splits)
-    measured = []
-    regions = []
-    for fold in chain.from_iterable(repeats):
-        scored = _recalibrated(problem, plan, fold, curves)
-        stats = _fold_stats(problem, plan, fold, scored, trees)
-        measured.append(_measure([stats], problem.rule))
-        regions.append(region_losses(stats, problem.rule))
-    edges = raw_levels.edges if plan.binning == "uniform" else None
-    return Evaluation(problem, _average(measured), regions, edges, _n_evaluated(repeats))
+    results = [
+        [
+            _evaluate_fold(problem, plan, fold, _recalibrated(problem, plan, fold, curves), trees)
+            for fold in folds
+        ]
+        for folds in repeats
+    ]
+    # each fold has scores of its own, so that none is measured together with another
+    levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
+    return _evaluation(problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None)
+
+
+def _evaluation(
+    problem: BinaryProblem,
+    levels: LevelSetLosses,
+    results: Sequence[Sequence[_FoldResult]],
+    edges: Floats | None,
+) -> Evaluation:
+    folds = list(chain.from_iterable(results))
+    levels = replace(levels, n=levels.n / len(results))  # repeats count the same rows again
+    return Evaluation(
+        problem,
+        levels,
+        [region_losses(fold.stats, problem.rule) for fold in folds],
+        edges,
+        len(np.unique(np.concatenate([fold.terms.rows for fold in folds]))),
+        _influence(levels, [fold.terms for fold in folds], len(problem.scores)),
+    )
+
+
+def _influence(
+    levels: LevelSetLosses, folds: Sequence[RowTerms], n_rows: int
+) -> Mapping[str, Influence]:
+    """Return each row's influence on the mean over all folds, by the weight of each."""
+    total = sum(fold.weight.sum() for fold in folds)
+
+    def of(name: str) -> Floats:
+        return sum(
+            (fold.weight.sum() / total * fold.contribution(name, n_rows) for fold in folds),
+            start=np.zeros(n_rows),
+        )
+
+    # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
+    noise = 2 * float(np.sum((levels.share * levels.entropy / levels.n) ** 2))
+    return {
+        "score": Influence(of("score")),
+        "calibration_loss": Influence(of("calibration_loss"), noise),
+        "grouping_loss": Influence(of("grouping_loss")),
+    }
 
 
 def _generators(seed: int) -> list[np.random.Generator]:
@@ -173,13 +221,9 @@ def _split_folds(plan: Plan, level_set: Codes, generator: np.random.Generator) -
     return repeats
 
 
-def _n_evaluated(repeats: Sequence[Sequence[Fold]]) -> int:
-    return len(np.unique(np.concatenate([fold.evaluate for fold in chain.from_iterable(repeats)])))
-
-
-def _fold_stats(
+def _evaluate_fold(
     problem: BinaryProblem, plan: Plan, fold: Fold, scored: _Scored, generator: np.random.Generator
-) -> RegionStats:
+) -> _FoldResult:
     rows = fold.evaluate
     level_set = scored.level_set[rows]
     partition = None
@@ -191,17 +235,34 @@ def _fold_stats(
         learning = _learning_rows(problem, fold.learn, scored)
         partition = plan.partitioner.fit(learning, generator, plan.n_jobs)
         region = partition.assign(problem.features.take(rows), level_set)
+    labels, scores = problem.labels[rows], scored.scores[rows]
+    weights = None if problem.weights is None else problem.weights[rows]
+    curves = None if scored.curves is None else (scored.curves[0][rows], scored.curves[1][rows])
     stats = RegionStats.from_rows(
         level_set,
         region,
-        labels=problem.labels[rows],
-        scores=scored.scores[rows],
+        labels=labels,
+        scores=scores,
         rule=problem.rule,
-        weights=None if problem.weights is None else problem.weights[rows],
-        curves=None if scored.curves is None else (scored.curves[0][rows], scored.curves[1][rows]),
+        weights=weights,
+        curves=curves,
     )
     join = pool_small_regions if partition is None else partition.join_small
-    return stats.relabel(join(stats.level_set, stats.region, stats.n))
+    joined = join(stats.level_set, stats.region, stats.n)
+    region = joined[cell_of(stats, level_set, region)]
+    stats = stats.relabel(joined)
+    terms = row_terms(
+        rows,
+        stats,
+        level_set,
+        region,
+        scores=scores,
+        labels=labels,
+        curve=scores if curves is None else (curves[0] + curves[1]) / 2,
+        weights=weights,
+        rule=problem.rule,
+    )
+    return _FoldResult(stats, terms)
 
 
 def _learning_rows(problem: BinaryProblem, rows: Codes, scored: _Scored) -> LearningRows:
@@ -216,12 +277,13 @@ def _learning_rows(problem: BinaryProblem, rows: Codes, scored: _Scored) -> Lear
     )
 
 
-def _measure(stats: Sequence[RegionStats], rule: ScoringRule) -> LevelSetLosses:
+def _measure(folds: Sequence[_FoldResult], rule: ScoringRule) -> LevelSetLosses:
     """Return the losses of rows evaluated in several folds, each row in one of them.
 
     Regions are compared with the level set of their own fold, whose noise they share; what does
     not depend on regions is read off all rows together.
     """
+    stats = [fold.stats for fold in folds]
     together = stats[0].by_level_set()
     for part in stats[1:]:
         together = together.merge(part.by_level_set())

@@ -11,19 +11,16 @@ _LINES = (
     ("grouping_loss", "+ grouping loss, at least"),
     ("remainder", "+ remainder"),
 )
+_TITLE, _VALUE, _INTERVAL = 32, 12, 22
 
 
 def ledger(audit: Audit) -> str:
     """Return the ledger, then the terms of the grouping loss, then what to be aware of."""
-    after = audit.recalibrated
-    lines = [_headline(audit), ""]
-    if after is not None:
-        lines.append(f"{'':32}{'as given':>12}{'recalibrated':>15}")
+    columns = [audit] if audit.recalibrated is None else [audit, audit.recalibrated]
+    lines = [_headline(audit), "", _titles(audit, len(columns))]
     for name, title in _LINES:
-        line = f"{title:32}{_number(getattr(audit, name)):>12}"
-        if after is not None:
-            line += f"{_number(getattr(after, name)):>15}"
-        lines.append(line)
+        cells = [_with_interval(getattr(column, name)) for column in columns]
+        lines.append(f"{title:{_TITLE}}{''.join(cells)}".rstrip())
     lines += ["", *_terms(audit)]
     if audit.warnings:
         lines += ["", *(f"note: {warning}" for warning in audit.warnings)]
@@ -39,21 +36,36 @@ def _headline(audit: Audit) -> str:
     )
 
 
+def _titles(audit: Audit, n_columns: int) -> str:
+    interval = f"[{audit.options['level']:.0%} interval]"
+    titles = ["as given", "recalibrated"][:n_columns] if n_columns > 1 else ["value"]
+    cells = "".join(f"{title:>{_VALUE}} {interval:{_INTERVAL - 1}}" for title in titles)
+    return f"{'':{_TITLE}}{cells}".rstrip()
+
+
+def _with_interval(estimate: Estimate) -> str:
+    interval = ""
+    if estimate.low is not None and estimate.high is not None:
+        interval = f"[{_number(estimate.low)}, {_number(estimate.high)}]"
+    return f"{_number(estimate.value):>{_VALUE}} {interval:{_INTERVAL - 1}}"
+
+
 def _terms(audit: Audit) -> list[str]:
-    lines = [
-        "the grouping loss, term by term",
-        f"  plugin, as seen by the regions{_number(audit.plugin):>12}",
-        f"  - bias of small regions       {_number(audit.bias):>12}",
-        f"  - induced by binning          {_number(audit.induced):>12}",
-        f"it is at most                   {_number(audit.bounds.grouping_loss_high):>12}",
+    terms = [
+        ("plugin, as seen by the regions", audit.plugin),
+        ("- bias of small regions", audit.bias),
+        ("- induced by binning", audit.induced),
+        ("it is at most", audit.bounds.grouping_loss_high),
     ]
+    lines = ["the grouping loss, term by term"]
+    lines += [f"  {title:{_TITLE - 2}}{_number(value):>{_VALUE}}" for title, value in terms]
+    if audit.grouping_loss.pvalue is not None:
+        lines.append(f"  {'p-value of none':{_TITLE - 2}}{audit.grouping_loss.pvalue:>{_VALUE}.2g}")
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
-        lines.append(
-            f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both"
-        )
+        lines.append(f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both")
     return lines
 
 
-def _number(value: Estimate | float) -> str:
+def _number(value: float) -> str:
     return format(value, "z.5f")

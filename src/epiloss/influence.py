@@ -1,0 +1,124 @@
+"""Which rows an estimate owes its value to: the influence of each row on the losses.
+
+All losses are differences of mean scores: the calibration loss is that of ``S`` less that of the
+calibrated ``C``, the grouping loss that of ``C`` less that of the region's rate. Each row's own
+difference is its influence; errors of the fitted ``C`` and rates enter only squared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from epiloss.levelsets import Codes
+from epiloss.regions import RegionStats
+from epiloss.scoring import Floats, ScoringRule
+
+_INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What each row adds to the error of an estimate: contributions that sum to nothing.
+
+    ``beyond`` is the variance that rows do not show one by one: that of the squared noise of level
+    sets, which is all there is where a loss is zero.
+    """
+
+    contribution: Floats
+    beyond: float = 0.0
+
+    def __add__(self, other: Influence) -> Influence:
+        return Influence(self.contribution + other.contribution, self.beyond + other.beyond)
+
+    def __sub__(self, other: Influence) -> Influence:
+        return Influence(self.contribution - other.contribution, self.beyond + other.beyond)
+
+    def stderr(self, clusters: Codes | None = None) -> float:
+        """Return the standard error; rows of one cluster may depend on each other.
+
+        Examples
+        --------
+        >>> errors = Influence(np.array([0.1, -0.1, 0.1, -0.1]))
+        >>> round(errors.stderr(), 3), round(errors.stderr(np.array([0, 1, 0, 1])), 3)
+        (0.231, 0.4)
+        """
+        parts = self.contribution
+        if clusters is not None:
+            sums = np.bincount(clusters, parts).astype(float)
+            parts = sums[np.bincount(clusters) > 0]
+        n = len(parts)
+        if n < 2:
+            return float("nan")
+        return float(np.sqrt(n / (n - 1) * (parts @ parts) + self.beyond))
+
+
+@dataclass(frozen=True)
+class RowTerms:
+    """The losses of single rows, and their weights; rows are given by their number."""
+
+    rows: Codes
+    weight: Floats
+    score: Floats
+    calibration_loss: Floats
+    grouping_loss: Floats
+
+    def contribution(self, name: str, n_rows: int) -> Floats:
+        """Return the weighted deviation of each row from the mean, zero for rows not evaluated."""
+        values: Floats = getattr(self, name)
+        if not np.isfinite(values).all():
+            return np.full(n_rows, np.nan)  # an infinite loss has no standard error
+        total = self.weight.sum()
+        spread = np.zeros(n_rows)
+        spread[self.rows] = self.weight * (values - self.weight @ values / total) / total
+        return spread
+
+
+def row_terms(
+    rows: Codes,
+    stats: RegionStats,
+    level_set: Codes,
+    region: Codes,
+    *,
+    scores: Floats,
+    labels: Floats,
+    curve: Floats,
+    weights: Floats | None,
+    rule: ScoringRule,
+) -> RowTerms:
+    """Return what each evaluated row adds; ``stats`` are those of these rows."""
+    weight = np.ones(len(rows)) if weights is None else weights
+    line = _lines(level_set, scores, labels, weight)
+    rate = stats.mean("label")[cell_of(stats, level_set, region)]
+    within = 0.0 if rule.bounded else _INSIDE
+    line, rate, curve = (np.clip(guess, within, 1 - within) for guess in (line, rate, curve))
+    loss = rule.loss(scores, labels)
+    return RowTerms(
+        rows,
+        weight,
+        loss,
+        loss - rule.loss(curve, labels),
+        rule.loss(line, labels) - rule.loss(rate, labels),
+    )
+
+
+def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:
+    """Return the place of each row's cell among the cells, which are in order."""
+    n_regions = int(max(stats.region.max(), region.max())) + 1
+    return np.searchsorted(stats.level_set * n_regions + stats.region, level_set * n_regions + region)
+
+
+def _lines(level_set: Codes, x: Floats, y: Floats, weight: Floats) -> Floats:
+    """Return the least-squares line of the labels on the scores, fitted inside each level set."""
+    total = np.bincount(level_set, weight)
+    total[total == 0] = 1.0
+
+    def mean(values: Floats) -> Floats:
+        return np.asarray((np.bincount(level_set, weight * values) / total)[level_set], float)
+
+    dx, dy = x - mean(x), y - mean(y)
+    spread = mean(dx * dx)
+    steep = spread > 1e-14
+    slope = np.where(steep, mean(dx * dy) / np.where(steep, spread, 1.0), 0.0)
+    return np.asarray(mean(y) + slope * dx, float)

@@ -1,0 +1,286 @@
+"""The door takes every honest form of labels, scores and weights, and turns the rest away in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from epiloss import DataError, OptionError
+from epiloss.validation import Problem, read_problem
+
+N = 24
+Y = np.arange(N) % 2
+S = (np.arange(N) * 7 % N + 0.5) / N
+P3 = np.random.default_rng(0).dirichlet(np.ones(3), N)
+Y3 = np.arange(N) % 3
+
+
+def read(y_true: Any = Y, y_prob: Any = S, X: Any = None, **options: Any) -> Problem:
+    """Read a problem, with the options that are not given left alone."""
+    defaults: dict[str, Any] = dict.fromkeys(("task", "groups", "sample_weight", "pos_label", "classes"))
+    return read_problem(y_true, y_prob, X, **(defaults | options))
+
+
+def refusal(*data: Any, **options: Any) -> str:
+    """Return the sentence with which the data are refused."""
+    with pytest.raises(DataError) as caught:
+        read(*data, **options)
+    return str(caught.value)
+
+
+def with_value(values: NDArray[Any], row: int, value: Any) -> NDArray[Any]:
+    changed = values.astype(object if value is None else float)
+    changed[row] = value
+    return changed
+
+
+# what is accepted
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        Y.astype(bool),
+        2 * Y - 1,
+        Y + 1,
+        Y.astype(float),
+        Y.astype(object),
+        np.where(Y == 1, "yes", "no"),
+        np.where(Y == 1, "yes", "no").astype(object),
+        np.where(Y == 1, b"yes", b"no"),
+        np.array(["2020-01-01", "2021-01-01"], "M8[D]")[Y],
+        Y[:, None],
+        Y.tolist(),
+        pd.Series(Y, index=np.arange(N)[::-1]),
+        pd.Series(Y).astype("Int64"),
+        pd.Series(np.where(Y == 1, "yes", "no")).astype("category"),
+        pl.Series(np.where(Y == 1, "yes", "no").tolist()),
+        pl.Series(np.where(Y == 1, "yes", "no").tolist()).cast(pl.Categorical),
+        pa.array(Y.astype(bool)),
+        pa.chunked_array([Y[:5], Y[5:]]),
+        pa.array(np.where(Y == 1, "yes", "no")).dictionary_encode(),
+    ],
+    ids=lambda labels: f"{type(labels).__module__.split('.')[0]}-{getattr(labels, 'dtype', '')!s:.12}",
+)
+def test_any_two_values_are_labels_and_the_last_in_order_is_positive(labels: Any) -> None:
+    np.testing.assert_array_equal(read(labels).labels, Y)
+
+
+def test_pos_label_chooses_the_positive_class() -> None:
+    labels = np.where(Y == 1, "yes", "no")
+    problem = read(labels, pos_label="no")
+    np.testing.assert_array_equal(problem.labels, 1 - Y)
+    assert problem.classes == ("yes", "no")
+
+
+def test_the_positive_class_of_strings_is_told_unless_it_was_chosen() -> None:
+    labels = np.where(Y == 1, "yes", "no")
+    assert any("'yes'" in warning for warning in read(labels).warnings)
+    assert not any("'yes'" in warning for warning in read(labels, pos_label="yes").warnings)
+
+
+def test_the_task_is_chosen_by_the_columns_and_told() -> None:
+    two = np.column_stack([1 - S, S])
+    for scores, labels, task in [(S, Y, "binary"), (two, Y, "binary"), (P3, Y3, "top-label")]:
+        problem = read(labels, scores)
+        assert problem.task == task
+        assert any(repr(task) in warning for warning in problem.warnings)
+        assert not any("chosen" in warning for warning in read(labels, scores, task=task).warnings)
+
+
+def test_two_columns_that_sum_to_one_are_the_binary_scores_of_the_second() -> None:
+    np.testing.assert_array_equal(read(Y, np.column_stack([1 - S, S])).scores, S)
+    np.testing.assert_array_equal(read(Y, S[:, None]).scores, S)
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], ["yes", "no"]])
+@pytest.mark.parametrize("pos_label", [None, "no", "yes"])
+def test_the_binary_scores_are_those_of_the_positive_class_in_any_order_of_columns(
+    classes: list[str], pos_label: str | None
+) -> None:
+    labels = np.where(Y == 1, "yes", "no")
+    columns = {"yes": S, "no": 1 - S}
+    scores = np.column_stack([columns[name] for name in classes])
+    problem = read(labels, scores, classes=classes, pos_label=pos_label)
+    positive = problem.classes[1]
+    assert positive == (pos_label or positive)
+    np.testing.assert_array_equal(problem.labels, labels == positive)
+    np.testing.assert_array_equal(problem.scores, columns[positive])
+
+
+@pytest.mark.parametrize("pos_label", ["no", "yes"])
+def test_one_column_with_named_classes_still_heeds_pos_label(pos_label: str) -> None:
+    labels = np.where(Y == 1, "yes", "no")
+    problem = read(labels, S, classes=["no", "yes"], pos_label=pos_label)
+    np.testing.assert_array_equal(problem.labels == 1, labels == pos_label)
+
+
+@pytest.mark.parametrize("task", ["top-label", "classwise", "joint"])
+def test_pos_label_never_parts_classes_from_their_columns(task: str) -> None:
+    labels = np.where(Y == 1, "yes", "no")
+    problem = read(labels, np.column_stack([1 - S, S]), task=task, pos_label="no")
+    place = list(problem.classes).index("yes")
+    np.testing.assert_array_equal(problem.scores[:, place], S)
+    np.testing.assert_array_equal(problem.labels == place, labels == "yes")
+
+
+def test_classes_give_the_order_of_the_columns() -> None:
+    names = np.array(["b", "c", "a"])
+    problem = read(names[Y3], P3, classes=["b", "c", "a"])
+    np.testing.assert_array_equal(problem.labels, Y3)
+    np.testing.assert_array_equal(read(names[Y3], P3).labels, np.array([1, 2, 0])[Y3])
+
+
+def test_a_class_that_never_occurs_keeps_its_column() -> None:
+    assert read(np.where(Y3 == 2, 0, Y3), P3).classes == (0, 1, 2)
+    assert read(np.array(["a", "b"])[Y], P3, classes=["a", "b", "c"]).classes == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("dtype", [int, float, bool, object, np.int8])
+def test_one_hot_rows_are_labels(dtype: Any) -> None:
+    np.testing.assert_array_equal(read(np.eye(3)[Y3].astype(dtype), P3).labels, Y3)
+    np.testing.assert_array_equal(read(pd.DataFrame(np.eye(3, dtype=int)[Y3]), pd.DataFrame(P3)).labels, Y3)
+
+
+def test_one_hot_rows_name_their_classes_by_classes() -> None:
+    problem = read(np.eye(3)[Y3], P3, classes=["a", "b", "c"])
+    assert problem.classes == ("a", "b", "c")
+    np.testing.assert_array_equal(problem.labels, Y3)
+
+
+def test_scores_outside_by_rounding_are_clipped_and_told() -> None:
+    problem = read(Y, with_value(with_value(S, 3, 1 + 1e-9), 4, -1e-9))
+    assert problem.scores.min() == 0
+    assert problem.scores.max() == 1
+    assert any(warning.startswith("2 scores") for warning in problem.warnings)
+
+
+def test_rows_of_weight_zero_are_left_out_and_told() -> None:
+    problem = read(sample_weight=np.arange(N), groups=Y, X=np.ones((N, 1)))
+    assert len(problem.scores) == len(problem.labels) == N - 1
+    assert problem.weights is not None
+    assert problem.features is not None
+    assert problem.groups is not None
+    assert len(problem.weights) == problem.features.n_rows == len(problem.groups.codes) == N - 1
+    assert any("weight 0" in warning for warning in problem.warnings)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e300, 1e-300, 3.0])
+def test_the_scale_of_the_weights_does_not_matter(scale: float) -> None:
+    weights = (1 + np.arange(N) % 5) * scale
+    found = read(sample_weight=weights).weights
+    assert found is not None
+    assert 0.5 <= found.max() <= 1
+    np.testing.assert_allclose(found / found.max(), weights / weights.max(), rtol=1e-15)
+
+
+def test_missing_groups_are_a_group_of_their_own() -> None:
+    for missing in (None, np.nan, pd.NA, pd.NaT):
+        found = read(groups=np.array(["a", missing] * (N // 2), object)).groups
+        assert found is not None
+        assert sorted(found.names) == ["(missing)", "a"]
+        np.testing.assert_array_equal(found.codes[::2] == found.codes[1::2], False)
+
+
+def test_nothing_given_is_written_to() -> None:
+    given = [Y.copy(), S.copy(), np.ones((N, 2)), np.arange(N) % 3, np.arange(N) * 1.0]
+    for array in given:
+        array.flags.writeable = False
+    read(given[0], given[1], given[2], groups=given[3], sample_weight=given[4])
+
+
+# what is not
+
+NAN, INF = float("nan"), float("inf")
+REFUSED = {
+    "nan score": ((Y, with_value(S, 5, NAN)), ("finite", "nan at row 5", "1 in all", "Drop")),
+    "none score": ((Y, with_value(S, 5, None)), ("finite", "row 5", "Drop")),
+    "infinite score": ((Y, with_value(S, 5, INF)), ("finite", "inf at row 5", "Drop")),
+    "logits": ((Y, 6 * S - 3), ("[0, 1]", "row 0", "probabilities, not logits", "expit")),
+    "just outside": ((Y, with_value(S, 5, 1.0001)), ("[0, 1]", "1.0001 at row 5")),
+    "class logits": ((Y3, np.log(P3)), ("column 0", "probabilities, not logits", "softmax")),
+    "text score": ((Y, np.where(S > 0.5, "high", "0.1")), ("numbers", "'high'", "robabilities")),
+    "row sums": ((Y3, P3 * 0.9), ("sum to 1", "0.9 at row 0", "Normalise")),
+    "three dimensions": ((Y, S[:, None, None]), ("(n, K)", "(24, 1, 1)")),
+    "lengths": ((Y[:-1], S), ("y_prob", "y_true", "24 and 23", "same rows")),
+    "lengths of X": ((Y, S, np.ones((N + 1, 2))), ("y_prob", "X", "24 and 25")),
+    "one class": ((np.ones(N, int), S), ("two classes", "1 in all 24 rows", "take more rows")),
+    "one text class": ((["a"] * N, S), ("two classes", "'a'")),
+    "empty": (([], []), ("at least one row", "got none")),
+    "empty table": (([], np.empty((0, 3))), ("at least one row", "got none")),
+    "three labels": ((Y3, S), ("at most 2", "got 3", "[0, 1, 2]", "one column per class")),
+    "four labels of three": ((np.arange(N) % 4, P3), ("at most 3", "got 4", "[0, 1, 2, 3]")),
+    "missing label": ((with_value(Y, 5, NAN), S), ("missing", "nan at row 5", "Drop")),
+    "none label": ((with_value(Y, 5, None), S), ("missing", "None at row 5", "Drop")),
+    "mixed labels": ((np.array(["a", 1], object)[Y], S), ("one kind", "'a'", "Convert")),
+    "wide labels": ((np.eye(3)[Y3], S), ("one label per row", "(24, 3)")),
+    "two ones": ((np.ones((N, 3)), P3), ("single 1", "row 0")),
+    "soft labels": ((P3, P3), ("single 1", "row 0", "class labels")),
+    "unknown order": ((np.array(["a", "b"])[Y], P3), ("classes=",)),
+    "masked score": ((Y, np.ma.masked_greater(S, 0.9)), ("row",)),
+    "masked label": ((np.ma.masked_equal(Y, 1), S), ("missing",)),
+    "complex score": ((Y, S + 0j), ("numbers",)),
+    "ragged score": ((Y, [[0.1, 0.2], [0.3]] * (N // 2)), ("y_prob",)),
+    "no scores": ((Y, None), ("None",)),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_bad_data_are_refused_in_a_line_with_rule_value_and_remedy(
+    data: tuple[Any, ...], words: tuple[str, ...]
+) -> None:
+    said = refusal(*data)
+    assert "\n" not in said
+    assert said.endswith((".", "?"))
+    for word in words:
+        assert word in said
+
+
+REFUSED_OPTIONS = {
+    "short groups": ({"groups": Y[:-1]}, ("groups", "24 and 23")),
+    "wide groups": ({"groups": P3}, ("groups", "(24, 3)")),
+    "short weights": ({"sample_weight": S[:-1]}, ("sample_weight", "24 and 23")),
+    "negative weight": ({"sample_weight": with_value(S, 5, -1)}, ("negative", "-1.0 at row 5")),
+    "nan weight": ({"sample_weight": with_value(S, 5, NAN)}, ("finite", "nan at row 5")),
+    "text weight": ({"sample_weight": ["a"] * N}, ("weight", "'a'")),
+    "no weight": ({"sample_weight": np.zeros(N)}, ("not all be 0",)),
+    "weights of one class": ({"sample_weight": Y}, ("two classes",)),
+    "class not named": ({"classes": ["a", "b"]}, ("['a', 'b']", "got 0", "classes=")),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS.keys())
+def test_bad_companions_of_the_rows_are_refused_likewise(
+    options: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    said = refusal(**options)
+    assert "\n" not in said
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"task": "multiclass"}, ("task", "'multiclass'", "'top-label'")),
+        ({"pos_label": 7}, ("pos_label", "[0, 1]", "7")),
+        ({"classes": [0, 1, 2]}, ("classes", "2", "got 3")),
+        ({"classes": [1, 1]}, ("classes", "[1, 1]")),
+    ],
+)
+def test_a_wrong_option_is_told_with_its_value(options: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(OptionError) as caught:
+        read(**options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_the_binary_task_refuses_three_columns() -> None:
+    with pytest.raises(OptionError, match="got 3"):
+        read(Y3, P3, task="binary")
