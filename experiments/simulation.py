@@ -115,6 +115,7 @@ def run_trial(seed: np.random.SeedSequence, n: int) -> Trial:
             sample.scores,
             sample.X,
             task="binary",
+            method="partition",
             bins=one.bins,
             region_ratio=one.region_ratio,
             swap=one.swap,

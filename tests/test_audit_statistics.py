@@ -32,6 +32,10 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+def audited(*data: Any, **options: Any) -> Audit:
+    return epiloss.audit(*data, method="partition", **options)
+
+
 def values(audit: Audit) -> dict[str, float]:
     return {name: float(getattr(audit, name)) for name in QUANTITIES}
 
@@ -51,7 +55,7 @@ def runs(problem: Problem, n: int, *, learn: bool, swap: bool = True) -> dict[st
     for seed in range(REPETITIONS):
         sample = problem.sample(n, random_state=1_000 + seed)
         where: dict[str, Any] = {"X": sample.X} if learn else {"groups": np.zeros(n, int)}
-        audit = epiloss.audit(sample.y, sample.scores, **where, swap=swap, random_state=seed)
+        audit = audited(sample.y, sample.scores, **where, swap=swap, random_state=seed)
         rows.append({**values(audit), "true_induced": within_bin_variance(sample)})
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
@@ -127,7 +131,7 @@ def test_changing_places_reduces_the_spread() -> None:
 def test_an_invertible_recalibration_leaves_the_explained_loss(name: str, power: float) -> None:
     sample = BINARY[name].sample(4_000, random_state=8)
     before, after = (
-        epiloss.audit(sample.y, scores, sample.X, binning="quantile")
+        audited(sample.y, scores, sample.X, binning="quantile")
         for scores in (sample.scores, sample.scores**power)
     )
     assert before.explained > 0.01
@@ -158,7 +162,7 @@ def test_the_ledger_adds_up(task: str, name: str, rule: str) -> None:
     options = OPTIONS[name]
     problem: Problem = Sigmoid(perturbation="step") if task == "binary" else MultiClass()
     sample = problem.sample(1_200, random_state=9)
-    result = epiloss.audit(sample.y, sample.scores, sample.X, task=task, rule=rule, **options)
+    result = audited(sample.y, sample.scores, sample.X, task=task, rule=rule, **options)
     assert (result.recalibrated is not None) == ("recalibrate" in options)
     for one in filter(None, (result, result.recalibrated)):
         parts = one.calibration_loss.value + one.grouping_loss.value + one.remainder.value
@@ -175,10 +179,9 @@ def test_the_ledger_adds_up(task: str, name: str, rule: str) -> None:
 @pytest.mark.parametrize("options", [{}, {"swap": False, "bins": 5}, {"groups": np.tile([0, 1], 1_000)}])
 def test_classwise_is_the_sum_of_one_audit_for_each_class(options: dict[str, Any]) -> None:
     sample = MultiClass(n_classes=4).sample(2_000, random_state=10)
-    together = epiloss.audit(sample.y, sample.scores, sample.X, task="classwise", **options)
+    together = audited(sample.y, sample.scores, sample.X, task="classwise", **options)
     each = [
-        epiloss.audit(sample.y == k, sample.scores[:, k], sample.X, task="binary", **options)
-        for k in range(4)
+        audited(sample.y == k, sample.scores[:, k], sample.X, task="binary", **options) for k in range(4)
     ]
     for name, total in values(together).items():
         assert sum(values(one)[name] for one in each) == pytest.approx(total, abs=1e-12), name

@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
 from epiloss.levelsets import uniform_level_sets
+from epiloss.results import Audit
 from epiloss.scoring import Floats
 from epiloss.simulate import Sample, Sigmoid
 
@@ -20,6 +21,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # glest imports pyplot
 glest = pytest.importorskip("glest", reason="the peer glest is not installed")
 
 Labels = NDArray[Any]
+
+
+def audited(*data: Any, **options: Any) -> Audit:
+    return epiloss.audit(*data, method="partition", **options)  # the estimator that both have
 
 
 def peer_on_groups(y: Labels, scores: Floats, groups: Labels, rule: str = "brier") -> dict[str, float]:
@@ -63,7 +68,7 @@ def test_on_the_same_regions_the_peer_reports_twice_our_plugin_and_bias() -> Non
         cell = uniform_level_sets(15).assign(sample.scores) * 100 + groups
         assert np.unique(cell, return_counts=True)[1].min() >= 2  # the two treat single rows differently
         theirs = peer_on_groups(sample.y, sample.scores, groups)
-        ours = epiloss.audit(sample.y, sample.scores, groups=groups)
+        ours = audited(sample.y, sample.scores, groups=groups)
         assert theirs["GL_uncorrected"] == pytest.approx(2 * ours.plugin, abs=1e-10)
         assert theirs["GL_bias"] == pytest.approx(2 * ours.bias, abs=1e-10)
 
@@ -72,26 +77,26 @@ def test_on_the_same_regions_the_induced_terms_differ_only_by_their_curves() -> 
     # 6,000 rows, true induced term 3.5e-4: the curves may move it by a tenth
     sample, side = step_sample()
     theirs = peer_on_groups(sample.y, sample.scores, side)["GL_induced"]
-    ours = epiloss.audit(sample.y, sample.scores, groups=side).induced
+    ours = audited(sample.y, sample.scores, groups=side).induced
     assert theirs == pytest.approx(2 * ours, rel=0.1)
 
 
 def test_log_loss_is_answered_where_the_peer_has_no_number() -> None:
-    sample, side = step_sample(20_000)
+    sample, side = step_sample(8_000)
     theirs = peer_on_groups(sample.y, sample.scores, side, "log")
-    ours = epiloss.audit(sample.y, sample.scores, groups=side, rule="log")
+    ours = audited(sample.y, sample.scores, groups=side, rule="log")
     assert np.isnan(theirs["GL"])
     assert np.isnan(theirs["GL_bias"])
-    # two regions are exactly what this problem hides; one sample, so a tolerance of 10%
+    # two regions are exactly what this problem hides; one sample, so a tolerance of 15%
     truth = Sigmoid(perturbation="step").truth("log").grouping_loss
-    assert ours.grouping_loss.value == pytest.approx(truth, rel=0.1)
+    assert ours.grouping_loss.value == pytest.approx(truth, rel=0.15)
 
 
 def test_log_loss_counts_pure_regions_that_the_peer_leaves_out() -> None:
     scores, groups = np.full(40, 0.5), np.repeat([0, 1], 20)
     y = np.concatenate([np.zeros(20, int), np.tile([0, 1], 10)])
     quarter = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    ours = epiloss.audit(y, scores, groups=groups, rule="log")
+    ours = audited(y, scores, groups=groups, rule="log")
     assert ours.plugin == pytest.approx(quarter - np.log(2) / 2, abs=1e-10)
     # the region without positives is missing from its sum
     left_out = peer_on_groups(y, scores, groups, "log")["GL_uncorrected"]
@@ -103,8 +108,8 @@ def test_labels_one_and_two_change_the_answer_of_the_peer_only() -> None:
     usual, shifted = (peer_on_groups(y, sample.scores, side) for y in (sample.y, sample.y + 1))
     assert abs(shifted["GL"] - usual["GL"]) > 0.003
     assert shifted["GL_bias"] < 0 < usual["GL_bias"]
-    ours = epiloss.audit(sample.y, sample.scores, groups=side)
-    other = epiloss.audit(sample.y + 1, sample.scores, groups=side)
+    ours = audited(sample.y, sample.scores, groups=side)
+    other = audited(sample.y + 1, sample.scores, groups=side)
     assert other.grouping_loss.value == ours.grouping_loss.value
 
 
@@ -113,8 +118,8 @@ def test_labels_that_are_words_are_refused_by_the_peer_only() -> None:
     words = np.where(sample.y == 1, "yes", "no")
     with pytest.raises(TypeError):
         peer_on_groups(words, sample.scores, side)
-    ours = epiloss.audit(sample.y, sample.scores, groups=side)
-    other = epiloss.audit(words, sample.scores, groups=side)
+    ours = audited(sample.y, sample.scores, groups=side)
+    other = audited(words, sample.scores, groups=side)
     assert other.grouping_loss.value == ours.grouping_loss.value
 
 
@@ -125,11 +130,11 @@ def test_a_bin_with_one_row_is_refused_by_the_peer_only() -> None:
     X = np.append(sample.X[keep], [[3.0, 3.0]], axis=0)
     with pytest.raises(ValueError, match="only 1 member"):
         peer_on_features(y, scores, X)
-    ours = epiloss.audit(y, scores, X)
+    ours = audited(y, scores, X)
     last = ours.level_sets["n"].argmin()
     assert ours.level_sets["n"][last] == 1
     assert ours.level_sets["explained"][last] == 0
-    without = epiloss.audit(y[:-1], scores[:-1], X[:-1])
+    without = audited(y[:-1], scores[:-1], X[:-1])
     assert ours.grouping_loss.value == pytest.approx(without.grouping_loss.value, rel=0.3)
 
 
@@ -138,7 +143,7 @@ def test_fewer_than_ten_rows_are_refused_by_the_peer_only() -> None:
     groups = np.repeat([0, 1], [4, 5])  # one of four, and four of five
     with pytest.raises(ValueError, match="n_neighbors"):
         peer_on_groups(y, scores, groups)
-    ours = epiloss.audit(y, scores, groups=groups)
+    ours = audited(y, scores, groups=groups)
     assert ours.explained == pytest.approx((0 + 4 * 3 / 4 - 5 * 4 / 8) / 9, abs=1e-10)
 
 
@@ -148,12 +153,12 @@ def test_missing_features_are_refused_by_the_peer_only() -> None:
     with pytest.raises(ValueError, match="NaN"):
         peer_on_features(sample.y, sample.scores, X)
     truth = Sigmoid(perturbation="step").truth().grouping_loss
-    assert epiloss.audit(sample.y, sample.scores, X).grouping_loss.value > truth / 2
+    assert audited(sample.y, sample.scores, X).grouping_loss.value > truth / 2
 
 
 @pytest.mark.slow
 def test_a_million_rows() -> None:
     sample = Sigmoid().sample(1_000_000, random_state=7)
-    ours = epiloss.audit(sample.y, sample.scores, sample.X)
+    ours = audited(sample.y, sample.scores, sample.X)
     assert ours.n_evaluated == 1_000_000
     assert np.isfinite(ours.grouping_loss.value)

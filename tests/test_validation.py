@@ -145,7 +145,9 @@ def test_a_class_that_never_occurs_keeps_its_column() -> None:
 @pytest.mark.parametrize("dtype", [int, float, bool, object, np.int8])
 def test_one_hot_rows_are_labels(dtype: Any) -> None:
     np.testing.assert_array_equal(read(np.eye(3)[Y3].astype(dtype), P3).labels, Y3)
-    np.testing.assert_array_equal(read(pd.DataFrame(np.eye(3, dtype=int)[Y3]), pd.DataFrame(P3)).labels, Y3)
+    np.testing.assert_array_equal(
+        read(pd.DataFrame(np.eye(3, dtype=int)[Y3]), pd.DataFrame(P3)).labels, Y3
+    )
 
 
 def test_one_hot_rows_name_their_classes_by_classes() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -14,17 +11,17 @@ from epiloss.curves import CurveFitter, resolve_curve
 from epiloss.errors import OptionError
 from epiloss.evaluation import (
     BinaryProblem,
-    Evaluation,
     Plan,
+    crossfit,
+    crossfit_recalibrated,
     evaluate,
     evaluate_recalibrated,
 )
-from epiloss.inference import normal_estimate, one_sided_pvalue
 from epiloss.partition import resolve_partition
 from epiloss.recalibration import resolve_recalibrator
-from epiloss.results import Audit, Bounds, Estimate
-from epiloss.scoring import Brier, Floats, ScoringRule, resolve_rule
-from epiloss.tables import level_set_table, region_table
+from epiloss.results import Audit
+from epiloss.scoring import Floats, ScoringRule, resolve_rule
+from epiloss.summary import summarise
 from epiloss.validation import Problem, read_problem
 
 
@@ -79,8 +76,10 @@ def audit(
         Regions that you know already (sex, hospital): no split is made, every row is evaluated.
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
-    method : {"partition"}
-        The estimator of the grouping loss.
+    method : {"partition", "crossfit", "auto"}
+        The lower bound on the grouping loss that leads the ledger: what the regions explain; or a
+        cross-fitted one without bins, which is tighter and takes learners of its own; or the latter
+        where there is one. The partition's terms and regions are given with each.
     split, swap, repeats : float, bool, int
         The part of the rows that learns; whether the halves then change places; how many splits
         are averaged.
@@ -143,17 +142,21 @@ def audit(
         "swap": swap,
         "repeats": repeats,
         "recalibrate": None if recalibrate is None else str(recalibrate),
+        "method": method,
         "level": level,
         "random_state": seed,
         "classes": [str(name) for name in problem.classes],
     }
     binaries = _binary_problems(problem, plan, scoring)
     after = None
+    crossfits = [] if method == "partition" else binaries
     if recalibrate is not None:
         again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
-        after = _result(problem, scoring, again, method, options, None)
+        bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
+        after = summarise(problem, scoring, again, bounds, options, None)
     evaluations = [evaluate(one, plan, seed) for one in binaries]
-    return _result(problem, scoring, evaluations, method, options, after)
+    bounds = [crossfit(one, seed, level) for one in crossfits]
+    return summarise(problem, scoring, evaluations, bounds, options, after)
 
 
 def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:
@@ -186,111 +189,6 @@ def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bi
     ]
 
 
-def _result(
-    problem: Problem,
-    rule: ScoringRule,
-    evaluations: Sequence[Evaluation],
-    method: str,
-    options: dict[str, Any],
-    recalibrated: Audit | None,
-) -> Audit:
-    def total(name: str) -> float:
-        return sum(one.levels.total(name) for one in evaluations)
-
-    blind = problem.features is None and problem.groups is None
-    score, calibration = total("score"), total("calibration_loss")
-    induced = 0.0 if blind else total("induced")
-    grouping = total("explained") - induced
-    # with an infinite score both sides are infinite: the remainder is then read off the entropies
-    remainder = (
-        score - calibration - grouping if np.isfinite(score) else total("entropy") - total("explained")
-    )
-    estimates = _estimates(
-        evaluations,
-        options["level"],
-        score=score,
-        calibration_loss=calibration,
-        grouping_loss=grouping,
-        remainder=remainder,
-    )
-    return Audit(
-        task=problem.task,
-        rule=rule.name,
-        method=method,
-        n_samples=len(problem.labels),
-        n_evaluated=max(one.n_evaluated for one in evaluations),
-        **estimates,
-        plugin=total("plugin"),
-        bias=total("bias"),
-        explained=total("explained"),
-        induced=induced,
-        bounds=_bounds(evaluations, rule),
-        level_sets=level_set_table(evaluations),
-        regions=region_table(evaluations, problem.groups),
-        options=options,
-        warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
-        recalibrated=recalibrated,
-    )
-
-
-def _estimates(evaluations: Sequence[Evaluation], level: float, **values: float) -> dict[str, Estimate]:
-    """Return each line of the ledger with its interval, and a test of no grouping loss."""
-    influence = {
-        name: reduce(add, (one.influence[name] for one in evaluations))
-        for name in ("score", "calibration_loss", "grouping_loss")
-    }
-    influence["remainder"] = (
-        influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
-    )
-    estimates = {
-        name: normal_estimate(value, influence[name].stderr(), level) for name, value in values.items()
-    }
-    grouping = estimates["grouping_loss"]
-    if grouping.stderr is not None:
-        pvalue = one_sided_pvalue(grouping.value, grouping.stderr)
-        estimates["grouping_loss"] = replace(grouping, pvalue=pvalue)
-    return estimates
-
-
-def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:
-    """Return what binning can hide, and the most that the grouping loss can be."""
-    high = sum(one.levels.total("entropy") - one.levels.total("induced") for one in evaluations)
-    if not isinstance(rule, Brier):
-        return Bounds(max(high, 0.0))
-    low_hidden = high_hidden = epistemic = 0.0
-    for one in evaluations:
-        levels = one.levels
-        spread = levels.score_variance
-        reach = 2 * np.sqrt(spread * levels.label_mean * (1 - levels.label_mean))
-        low_hidden -= float(levels.share @ (reach + spread))
-        high_hidden += float(levels.share @ (reach - spread))
-        epistemic += levels.total("calibration_loss_binned") + levels.total("explained")
-    return Bounds(max(high, 0.0), low_hidden, high_hidden, epistemic - high_hidden)
-
-
-def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) -> list[str]:
-    remarks = []
-    levels = evaluations[0].levels
-    if problem.features is None and problem.groups is None:
-        remarks.append(
-            "without X or groups the grouping loss cannot be seen: its lower bound is 0. "
-            "Pass features, embeddings or groups."
-        )
-    elif all((one.levels.n_regions <= len(one.regions)).all() for one in evaluations):
-        remarks.append(
-            "no level set was split, so the lower bound says nothing: use fewer bins or a smaller "
-            "region_ratio (below 3,000 rows, 5 bins or fewer)."
-        )
-    if len(levels.level_set) == 1 and problem.task != "joint":
-        remarks.append("all scores fall into one level set; check that they vary.")
-    if not np.isfinite(score):
-        remarks.append(
-            "the log-loss is infinite: some outcome occurred that was given probability 0. "
-            "Clip the scores, or use rule='brier'."
-        )
-    return remarks
-
-
 def _check_options(*, split: float, repeats: int, level: float, method: str, n_jobs: int | None) -> None:
     if not 0 < split < 1:
         raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
@@ -298,8 +196,8 @@ def _check_options(*, split: float, repeats: int, level: float, method: str, n_j
         raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
     if not 0 < level < 1:
         raise OptionError(f"level must lie in (0, 1), got {level!r}. Use 0.95 for 95% intervals.")
-    if method != "partition":
-        raise OptionError(f"method must be 'partition', got {method!r}.")
+    if method not in ("partition", "crossfit", "auto"):
+        raise OptionError(f"method must be 'partition', 'crossfit' or 'auto', got {method!r}.")
     if n_jobs is not None and n_jobs != -1 and n_jobs < 1:
         raise OptionError(f"n_jobs must be None, -1 or at least 1, got {n_jobs!r}.")
 

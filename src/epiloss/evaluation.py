@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.crossfit import (
+    CrossfitBound,
+    Directions,
+    average_bounds,
+    cross_fitted_directions,
+    crossfit_bound,
+)
 from epiloss.curves import CurveFitter, fit_curve_pair, fit_plane_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
 from epiloss.influence import Influence, RowTerms, cell_of, row_terms
+from epiloss.learners import Blend
 from epiloss.levelsets import (
     Codes,
     LevelSets,
@@ -117,6 +125,56 @@ def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Eval
     # each fold has scores of its own, so that none is measured together with another
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
     return _evaluation(problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None)
+
+
+def crossfit(problem: BinaryProblem, seed: int, level: float) -> CrossfitBound | None:
+    """Return the binning-free lower bound for the scores as they are, where there is one.
+
+    It takes features, and level sets that condition on one score.
+    """
+    if problem.features is None or problem.groups is not None or problem.vectors is not None:
+        return None
+    directions = _directions(
+        problem, problem.scores, np.arange(len(problem.scores)), _crossfit_generator(seed)
+    )
+    return crossfit_bound(directions, level)
+
+
+def crossfit_recalibrated(
+    problem: BinaryProblem, plan: Plan, seed: int, level: float
+) -> CrossfitBound | None:
+    """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
+    if problem.features is None or problem.groups is not None or problem.vectors is not None:
+        return None
+    splits, curves, _ = _generators(seed)
+    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
+    repeats = _split_folds(plan, raw_levels.assign(problem.scores), splits)
+    generator = _crossfit_generator(seed)
+    parts = []
+    for fold in chain.from_iterable(repeats):
+        scores = _recalibrated(problem, plan, fold, curves).scores
+        directions = _directions(problem, scores, fold.evaluate, generator)
+        parts.append((fold.evaluate, crossfit_bound(directions, level)))
+    return average_bounds(parts, len(problem.scores), level)
+
+
+def _directions(
+    problem: BinaryProblem, scores: Floats, rows: Codes, generator: np.random.Generator
+) -> Directions:
+    assert problem.features is not None  # the callers ask only where there are features
+    return cross_fitted_directions(
+        problem.features.take(rows),
+        scores[rows],
+        problem.labels[rows],
+        rule=problem.rule,
+        learner=Blend(),
+        generator=generator,
+        weights=None if problem.weights is None else problem.weights[rows],
+    )
+
+
+def _crossfit_generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])
 
 
 def _evaluation(

@@ -51,20 +51,26 @@ def _with_interval(estimate: Estimate) -> str:
 
 
 def _terms(audit: Audit) -> list[str]:
+    lines = ["lower bounds on the grouping loss"]
+    if audit.crossfit_bound is not None:
+        lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound))
+    lines.append(_bound("explained by the regions", audit.partition_bound))
     terms = [
-        ("plugin, as seen by the regions", audit.plugin),
-        ("- bias of small regions", audit.bias),
-        ("- induced by binning", audit.induced),
-        ("it is at most", audit.bounds.grouping_loss_high),
+        ("  = plugin", audit.plugin),
+        ("  - bias of small regions", audit.bias),
+        ("  - induced by binning", audit.induced),
+        ("at most it is", audit.bounds.grouping_loss_high),
     ]
-    lines = ["the grouping loss, term by term"]
     lines += [f"  {title:{_TITLE - 2}}{_number(value):>{_VALUE}}" for title, value in terms]
-    if audit.grouping_loss.pvalue is not None:
-        lines.append(f"  {'p-value of none':{_TITLE - 2}}{audit.grouping_loss.pvalue:>{_VALUE}.2g}")
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
         lines.append(f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both")
     return lines
+
+
+def _bound(title: str, estimate: Estimate) -> str:
+    line = f"  {title:{_TITLE - 2}}{_with_interval(estimate)}"
+    return line.rstrip() if estimate.pvalue is None else f"{line} p = {estimate.pvalue:.2g}"
 
 
 def _number(value: float) -> str:

@@ -123,6 +123,8 @@ class Audit:
     explained: float
     induced: float
     bounds: Bounds
+    partition_bound: Estimate
+    crossfit_bound: Estimate | None
     level_sets: Table = field(repr=False)
     regions: Table = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)

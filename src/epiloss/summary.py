@@ -1,0 +1,137 @@
+"""From evaluations to the result: sums over classes, intervals, bounds and remarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from epiloss.crossfit import CrossfitBound, sum_of_bounds
+from epiloss.errors import OptionError
+from epiloss.evaluation import Evaluation
+from epiloss.inference import normal_estimate, one_sided_pvalue
+from epiloss.influence import Influence
+from epiloss.results import Audit, Bounds, Estimate
+from epiloss.scoring import Brier, ScoringRule
+from epiloss.tables import level_set_table, region_table
+from epiloss.validation import Problem
+
+
+def summarise(
+    problem: Problem,
+    rule: ScoringRule,
+    evaluations: Sequence[Evaluation],
+    crossfits: Sequence[CrossfitBound | None],
+    options: Mapping[str, Any],
+    recalibrated: Audit | None,
+) -> Audit:
+    """Return the audit of one problem, evaluated for each of its classes."""
+
+    def total(name: str) -> float:
+        return sum(one.levels.total(name) for one in evaluations)
+
+    blind = problem.features is None and problem.groups is None
+    induced = 0.0 if blind else total("induced")
+    crossfit = _crossfit(crossfits, options)
+    influence = {
+        name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
+    }
+    level = options["level"]
+    by_regions = _tested(total("explained") - induced, influence["grouping_loss"].stderr(), level)
+    grouping = by_regions if crossfit is None else crossfit.estimate
+    if crossfit is not None:
+        influence["grouping_loss"] = crossfit.influence
+    score, calibration = total("score"), total("calibration_loss")
+    remainder = score - calibration - grouping.value
+    if not np.isfinite(score):
+        # both sides are infinite; what is left of the calibrated scores' entropy is not
+        remainder = total("entropy") - total("induced") - grouping.value
+    left = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
+    return Audit(
+        task=problem.task,
+        rule=rule.name,
+        method="partition" if crossfit is None else "crossfit",
+        n_samples=len(problem.labels),
+        n_evaluated=max(one.n_evaluated for one in evaluations),
+        score=normal_estimate(score, influence["score"].stderr(), level),
+        calibration_loss=normal_estimate(calibration, influence["calibration_loss"].stderr(), level),
+        grouping_loss=grouping,
+        remainder=normal_estimate(remainder, left.stderr(), level),
+        plugin=total("plugin"),
+        bias=total("bias"),
+        explained=total("explained"),
+        induced=induced,
+        bounds=_bounds(evaluations, rule),
+        partition_bound=by_regions,
+        crossfit_bound=None if crossfit is None else crossfit.estimate,
+        level_sets=level_set_table(evaluations),
+        regions=region_table(evaluations, problem.groups),
+        options=dict(options),
+        warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
+        recalibrated=recalibrated,
+    )
+
+
+def _crossfit(
+    crossfits: Sequence[CrossfitBound | None], options: Mapping[str, Any]
+) -> CrossfitBound | None:
+    found = [bound for bound in crossfits if bound is not None]
+    if options["method"] == "crossfit" and not found:
+        raise OptionError(
+            "method 'crossfit' needs X and a task that conditions on one score. Use method='partition' "
+            "with groups=, without X, and for task 'joint'."
+        )
+    return sum_of_bounds(found, options["level"]) if found else None
+
+
+def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:
+    return reduce(add, (one.influence[name] for one in evaluations))
+
+
+def _tested(value: float, stderr: float, level: float) -> Estimate:
+    """Return the estimate with its interval and the p-value of zero."""
+    estimate = normal_estimate(value, stderr, level)
+    return replace(estimate, pvalue=one_sided_pvalue(value, stderr))
+
+
+def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:
+    """Return what binning can hide, and the most that the grouping loss can be."""
+    high = sum(one.levels.total("entropy") - one.levels.total("induced") for one in evaluations)
+    if not isinstance(rule, Brier):
+        return Bounds(max(high, 0.0))
+    low_hidden = high_hidden = epistemic = 0.0
+    for one in evaluations:
+        levels = one.levels
+        spread = levels.score_variance
+        reach = 2 * np.sqrt(spread * levels.label_mean * (1 - levels.label_mean))
+        low_hidden -= float(levels.share @ (reach + spread))
+        high_hidden += float(levels.share @ (reach - spread))
+        epistemic += levels.total("calibration_loss_binned") + levels.total("explained")
+    return Bounds(max(high, 0.0), low_hidden, high_hidden, epistemic - high_hidden)
+
+
+def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) -> list[str]:
+    remarks = []
+    levels = evaluations[0].levels
+    if problem.features is None and problem.groups is None:
+        remarks.append(
+            "without X or groups the grouping loss cannot be seen: its lower bound is 0. "
+            "Pass features, embeddings or groups."
+        )
+    elif all((one.levels.n_regions <= len(one.regions)).all() for one in evaluations):
+        remarks.append(
+            "no level set was split, so the lower bound says nothing: use fewer bins or a smaller "
+            "region_ratio (below 3,000 rows, 5 bins or fewer)."
+        )
+    if len(levels.level_set) == 1 and problem.task != "joint":
+        remarks.append("all scores fall into one level set; check that they vary.")
+    if not np.isfinite(score):
+        remarks.append(
+            "the log-loss is infinite: some outcome occurred that was given probability 0. "
+            "Clip the scores, or use rule='brier'."
+        )
+    return remarks
