@@ -21,7 +21,7 @@ from epiloss.curves import (
     Lowess,
     Nearest,
     fit_curve_pair,
-    fit_plane_pair,
+    fit_vector_curve_pair,
     resolve_curve,
 )
 from epiloss.errors import DataError, OptionError
@@ -364,20 +364,21 @@ def test_too_few_rows_for_two_halves_give_one_curve_twice(n: int) -> None:
     assert a is b
 
 
-def test_planes_recover_a_linear_truth_in_each_cell() -> None:
+def test_vector_curves_recover_a_calibrated_score_and_a_tilted_one() -> None:
     generator = np.random.default_rng(16)
     vectors = generator.dirichlet(np.ones(3), 40_000)
-    cell = (vectors[:, 0] > 0.3).astype(np.int64)
-    truth = 0.2 + 0.5 * vectors[:, 0] * (cell == 0) + 0.3 * vectors[:, 1]
-    labels = (generator.random(40_000) < truth).astype(float)
-    a, b = fit_plane_pair(vectors, labels, cell, None, generator)
-    for plane in (a, b):
-        assert np.sqrt(np.mean((plane - truth) ** 2)) < 0.02
-    assert not np.array_equal(a, b)
+    tilted = vectors[:, 0] * vectors[:, 1] ** 0.5
+    tilted /= tilted + (1 - vectors[:, 0]) * vectors[:, 2] ** 0.5
+    for truth in (vectors[:, 0], tilted):
+        labels = (generator.random(40_000) < truth).astype(float)
+        a, b = fit_vector_curve_pair(vectors, vectors[:, 0], labels, None, generator)
+        for curve in (a, b):
+            assert np.sqrt(np.mean((curve - truth) ** 2)) < 0.02
+        assert not np.array_equal(a, b)
 
 
-def test_a_cell_too_small_for_a_plane_gets_its_mean_twice() -> None:
+def test_a_class_that_never_occurs_has_vector_curves_of_zero() -> None:
     generator = np.random.default_rng(17)
-    vectors, labels = generator.dirichlet(np.ones(3), 10), (np.arange(10) % 2).astype(np.float64)
-    a, b = fit_plane_pair(vectors, labels, np.zeros(10, np.int64), None, generator)
-    np.testing.assert_allclose([a, b], 0.5)
+    vectors = generator.dirichlet(np.ones(3), 10)
+    a, b = fit_vector_curve_pair(vectors, vectors[:, 0], np.zeros(10), None, generator)
+    np.testing.assert_allclose([a, b], 0.0)

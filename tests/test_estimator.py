@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from epiloss import Audit, Auditor, GroupingDisplay, OptionError, audit
 
@@ -215,7 +215,7 @@ def test_rows_that_lack_a_class_of_the_classifier_are_audited() -> None:
 
 
 def test_an_estimator_without_probabilities_is_refused() -> None:
-    with pytest.raises(OptionError, match="predict_proba.*LinearSVC"):
+    with pytest.raises(OptionError, match=r"predict_proba.*LinearSVC"):
         GroupingDisplay.from_estimator(LinearSVC().fit(X, Y), X, Y)
 
 

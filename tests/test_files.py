@@ -25,6 +25,7 @@ Y = np.arange(N) % 2
 P = (np.arange(N) + 0.5) / N
 TEXT = np.array(["u", "v", "w"] * (N // 3))
 TABLE = pa.table({"y": Y, "p": P, "text": TEXT})
+FRAME = pl.DataFrame({"y": Y, "p": P, "text": TEXT})
 
 
 def as_bytes(write: Any, *arguments: Any) -> bytes:
@@ -57,16 +58,12 @@ FORMATS = {
     "arrow": arrow_file(),
     "npz": npz(y=Y, p=P, text=TEXT),
     "compressed npz": npz(np.savez_compressed, y=Y, p=P, text=TEXT),
-    "polars parquet": as_bytes(pl.from_arrow(TABLE).write_parquet),
-    "polars arrow": as_bytes(pl.from_arrow(TABLE).write_ipc),
+    "polars parquet": as_bytes(FRAME.write_parquet),
+    "polars arrow": as_bytes(FRAME.write_ipc),
     "categories": as_bytes(
         parquet.write_table, TABLE.set_column(2, "text", TABLE["text"].dictionary_encode())
     ),
-    "polars categories": as_bytes(
-        pl.DataFrame({"y": Y, "p": P, "text": TEXT})
-        .with_columns(pl.col("text").cast(pl.Categorical))
-        .write_ipc
-    ),
+    "polars categories": as_bytes(FRAME.with_columns(pl.col("text").cast(pl.Categorical)).write_ipc),
 }
 
 
@@ -169,7 +166,7 @@ def test_a_broken_file_is_refused_in_one_printable_line(content: bytes, tmp_path
 
 @pytest.mark.parametrize("name", ["nowhere.csv", "."])
 def test_a_path_without_a_file_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no file|folder"):
+    with pytest.raises(DataError, match=r"no file|folder"):
         read_file(str(tmp_path / name))
 
 

@@ -1,4 +1,4 @@
-"""The door takes every honest form of labels, scores and weights, and turns the rest away in a sentence."""
+"""The door takes every honest form of labels, scores and weights, and refuses the rest in a line."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_any_two_values_are_labels_and_the_last_in_order_is_positive(labels: Any
 def test_pos_label_chooses_the_positive_class() -> None:
     labels = np.where(Y == 1, "yes", "no")
     problem = read(labels, pos_label="no")
-    np.testing.assert_array_equal(problem.labels, 1 - Y)
-    assert problem.classes == ("yes", "no")
+    assert problem.classes[problem.positive] == "no"
+    np.testing.assert_array_equal(problem.labels == problem.positive, Y == 0)
 
 
 def test_the_positive_class_of_strings_is_told_unless_it_was_chosen() -> None:
@@ -108,9 +108,9 @@ def test_the_binary_scores_are_those_of_the_positive_class_in_any_order_of_colum
     columns = {"yes": S, "no": 1 - S}
     scores = np.column_stack([columns[name] for name in classes])
     problem = read(labels, scores, classes=classes, pos_label=pos_label)
-    positive = problem.classes[1]
-    assert positive == (pos_label or positive)
-    np.testing.assert_array_equal(problem.labels, labels == positive)
+    positive = problem.classes[problem.positive]
+    assert positive == (pos_label or "yes")
+    np.testing.assert_array_equal(problem.labels == problem.positive, labels == positive)
     np.testing.assert_array_equal(problem.scores, columns[positive])
 
 
@@ -118,7 +118,7 @@ def test_the_binary_scores_are_those_of_the_positive_class_in_any_order_of_colum
 def test_one_column_with_named_classes_still_heeds_pos_label(pos_label: str) -> None:
     labels = np.where(Y == 1, "yes", "no")
     problem = read(labels, S, classes=["no", "yes"], pos_label=pos_label)
-    np.testing.assert_array_equal(problem.labels == 1, labels == pos_label)
+    np.testing.assert_array_equal(problem.labels == problem.positive, labels == pos_label)
 
 
 @pytest.mark.parametrize("task", ["top-label", "classwise", "joint"])

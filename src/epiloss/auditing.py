@@ -17,6 +17,7 @@ from epiloss.evaluation import (
     evaluate,
     evaluate_recalibrated,
 )
+from epiloss.levelsets import checked_count
 from epiloss.partition import resolve_partition
 from epiloss.recalibration import resolve_recalibrator
 from epiloss.results import Audit
@@ -117,9 +118,9 @@ def audit(
         curve=resolve_curve(curve),
         split=split,
         swap=swap,
-        repeats=repeats,
+        repeats=int(repeats),
         recalibrate=recalibrate,
-        n_jobs=n_jobs,
+        n_jobs=None if n_jobs is None else int(n_jobs),
     )
     resolve_recalibrator(recalibrate)  # a wrong option is told before any work
     problem = read_problem(
@@ -164,18 +165,20 @@ def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bi
     groups = None if problem.groups is None else problem.groups.codes
     shared = (problem.features, groups, problem.weights)
     if problem.task == "binary":
-        hit = (problem.labels == 1).astype(float)
+        hit = (problem.labels == problem.positive).astype(float)
         return [BinaryProblem(None, problem.scores, hit, rule, None, *shared)]
     if problem.task == "top-label":
         top = problem.scores.argmax(axis=1)
         hit = (problem.labels == top).astype(float)
         return [BinaryProblem(None, problem.scores.max(axis=1), hit, rule, None, *shared)]
     vectors = problem.scores if problem.task == "joint" else None
-    if vectors is not None and (plan.recalibrate is not None or not isinstance(plan.bins, int)):
+    if vectors is not None and (plan.recalibrate is not None or np.ndim(plan.bins) > 0):
         raise OptionError(
             "task 'joint' conditions on the whole score vector, so it takes a number of bins and "
             "no recalibrate. Use task='classwise' for these."
         )
+    if vectors is not None:
+        checked_count(plan.bins)
     return [
         BinaryProblem(
             name,
@@ -190,16 +193,27 @@ def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bi
 
 
 def _check_options(*, split: float, repeats: int, level: float, method: str, n_jobs: int | None) -> None:
-    if not 0 < split < 1:
+    if not _is_real(split) or not 0 < split < 1:
         raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
-    if isinstance(repeats, bool) or repeats != int(repeats) or repeats < 1:
+    if not _is_whole(repeats) or repeats < 1:
         raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
-    if not 0 < level < 1:
+    if not _is_real(level) or not 0 < level < 1:
         raise OptionError(f"level must lie in (0, 1), got {level!r}. Use 0.95 for 95% intervals.")
     if method not in ("partition", "crossfit", "auto"):
         raise OptionError(f"method must be 'partition', 'crossfit' or 'auto', got {method!r}.")
-    if n_jobs is not None and n_jobs != -1 and n_jobs < 1:
-        raise OptionError(f"n_jobs must be None, -1 or at least 1, got {n_jobs!r}.")
+    if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
+        raise OptionError(
+            f"n_jobs, the number of threads, must be None, -1 or at least 1, got {n_jobs!r}. "
+            "-1 takes all cores."
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_real(value) and float(value).is_integer()
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _seed(random_state: int | np.random.Generator | None) -> int:

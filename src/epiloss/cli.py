@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 crash, 2 wrong usage, 4 bad data.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from epiloss.errors import DataError, MissingExtraError, OptionError
+from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 
 if TYPE_CHECKING:
     from epiloss.results import Audit
 
-EXIT_USAGE, EXIT_DATA = 2, 4
+EXIT_CRASH, EXIT_USAGE, EXIT_DATA = 1, 2, 4
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -36,6 +37,7 @@ def _audit_options(command: Any) -> Any:
         "--partition": ["tree", "stump", "kmeans"],
         "--curve": ["local-linear", "isotonic", "lowess", "nearest"],
         "--recalibrate": ["isotonic", "sigmoid"],
+        "--method": ["partition", "crossfit", "auto"],
     }
     options = [
         click.option("--task", type=click.Choice(choices["--task"]), help="What a prediction claims."),
@@ -53,6 +55,11 @@ def _audit_options(command: Any) -> Any:
             "--region-ratio", type=float, default=12, show_default=True, help="Rows per region."
         ),
         click.option("--curve", type=click.Choice(choices["--curve"]), help="The calibration curve."),
+        click.option(
+            "--method",
+            type=click.Choice(choices["--method"]),
+            help="The lower bound that leads the ledger.",
+        ),
         click.option("--split", type=float, default=0.5, show_default=True, help="Part that learns."),
         click.option("--swap/--no-swap", default=True, help="Let the halves change places."),
         click.option("--repeats", type=int, default=1, show_default=True, help="Splits to average."),
@@ -106,18 +113,19 @@ def audit(
     columns = read_file(file)
     labels = column(columns, label, "--label")
     chosen = [column(columns, name, "--score") for name in scores]
+    for name in exclude:
+        column(columns, name, "--exclude")
     used = {label, *scores, *(name for name in (groups, weight) if name)}
     X = None if groups else _features(columns, features, used | set(exclude))
     _run(
         options,
-        # names given on the command line are text, so the labels are compared as text
-        y_true=np.asarray(labels).astype(str) if pos_label or classes else labels,
+        y_true=labels,
         y_prob=chosen[0] if len(chosen) == 1 else np.column_stack(chosen),
         X=X,
         groups=column(columns, groups, "--groups") if groups else None,
         sample_weight=column(columns, weight, "--weight") if weight else None,
-        pos_label=pos_label,
-        classes=classes or None,
+        pos_label=None if pos_label is None else _label_named(labels, pos_label),
+        classes=[_label_named(labels, name) for name in classes] or None,
     )
 
 
@@ -129,8 +137,8 @@ def demo(**options: Any) -> None:
 
     _check_output(options)
     data = load_census_income()
-    if options["recalibrate"] is None:
-        options["recalibrate"] = "isotonic"
+    options["recalibrate"] = options["recalibrate"] or "isotonic"
+    options["method"] = options["method"] or "auto"
     click.echo(
         f"A logistic model of 'earns over $50,000' scored {len(data.y):,} people it had not seen\n"
         "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",
@@ -153,6 +161,28 @@ def main() -> None:
         _fail(error, EXIT_USAGE)
     except DataError as error:
         _fail(error, EXIT_DATA)
+    except BrokenPipeError:
+        # the reader has gone; point the stream elsewhere, or flushing it at exit fails again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _fail(error, EXIT_CRASH)
+
+
+def _label_named(labels: Any, text: str) -> Any:
+    """Return the label that a text on the command line stands for: equal as text or as a number."""
+    import numpy as np
+
+    distinct = list(dict.fromkeys(np.asarray(labels).tolist()))
+    for label in distinct:
+        if str(label) == text:
+            return label
+    try:
+        number = float({"true": "1", "false": "0"}.get(text.lower(), text))
+    except ValueError:
+        return text
+    equal = [label for label in distinct if isinstance(label, int | float) and label == number]
+    return equal[0] if equal else text
 
 
 def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str]) -> Any:
@@ -183,6 +213,7 @@ def _run(options: dict[str, Any], **data: Any) -> None:
 
     as_json, output = options.pop("as_json"), options.pop("output")
     options.pop("force")
+    options = {name: value for name, value in options.items() if value is not None}
     with _working(f"auditing {len(data['y_true']):,} rows"):
         result: Audit = run_audit(**data, **options)
     if output:
@@ -214,5 +245,5 @@ def _working(what: str) -> Iterator[None]:
 
 
 def _fail(error: Exception, code: int) -> None:
-    click.echo(f"epiloss: {error}", err=True)
+    click.echo(f"epiloss: {printable(str(error))}", err=True)
     sys.exit(code)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
@@ -26,7 +26,14 @@ class InterpolatedCurve:
 
     def __call__(self, scores: Floats) -> Floats:
         """Return the probability at each score."""
-        return np.interp(scores, self.scores, self.values)
+        if len(self.scores) == 1:
+            return np.full(np.shape(scores), self.values[0])
+        right = np.clip(np.searchsorted(self.scores, scores), 1, len(self.scores) - 1)
+        start, end = self.scores[right - 1], self.scores[right]
+        # numpy.interp divides by the step first, which overflows where scores are denormal
+        share = np.clip((scores - start) / (end - start), 0, 1)
+        low, high = self.values[right - 1], self.values[right]
+        return np.asarray(low + share * (high - low), float)
 
 
 @dataclass(frozen=True)
@@ -201,37 +208,50 @@ def fit_curve_pair(
     if isinstance(fitter, GivenCurve) or len(scores) < 4:
         curve = fitter.fit(scores, labels, weights)
         return curve, curve
-    order = generator.permutation(len(scores))
-    first, second = order[: len(order) // 2], order[len(order) // 2 :]
-    a, b = (_fit_on(fitter, scores, labels, weights, half) for half in (first, second))
+    halves = _halves(scores, labels, weights, generator)
+    a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
     return a, b
 
 
-def fit_plane_pair(
+def fit_vector_curve_pair(
     vectors: Floats,
+    scores: Floats,
     labels: Floats,
-    cell: Codes,
     weights: Floats | None,
     generator: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Fit a plane of the label over the score vectors in each cell, on two disjoint halves of it.
+    """Fit two logistic curves of a class over whole score vectors, on disjoint random halves.
 
-    Returns both planes' values for every row; a cell too small for a plane gets its mean twice.
+    Their terms are the logarithms of all scores and the log-odds of the class's own, so that a
+    calibrated score is among them. Returns both curves' values for every row.
     """
-    w = np.ones(len(labels)) if weights is None else weights
-    values = np.empty((2, len(labels)))
-    for one in np.unique(cell):
-        rows = generator.permutation(np.flatnonzero(cell == one))
-        design = np.column_stack([np.ones(len(rows)), vectors[rows] - vectors[rows].mean(axis=0)])
-        halves = (slice(0, len(rows) // 2), slice(len(rows) // 2, None))
-        if len(rows) < 6 * design.shape[1]:
-            values[:, rows] = np.average(labels[rows], weights=w[rows])
+    from sklearn.linear_model import LogisticRegression
+
+    logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
+    design = np.column_stack([logs, _log_odds_terms(scores)])
+    values = []
+    for half in _halves(scores, labels, weights, generator):
+        if labels[half].min() == labels[half].max():
+            values.append(np.full(len(labels), labels[half][0]))
             continue
-        for k, half in enumerate(halves):
-            root = np.sqrt(w[rows][half])
-            plane = np.linalg.lstsq(design[half] * root[:, None], labels[rows][half] * root)[0]
-            values[k, rows] = np.clip(design @ plane, 0, 1)
+        model = LogisticRegression(C=1.0, max_iter=300)
+        model.fit(design[half], labels[half], sample_weight=None if weights is None else weights[half])
+        values.append(np.asarray(model.predict_proba(design)[:, 1], float))
     return values[0], values[1]
+
+
+def _halves(
+    scores: Floats, labels: Floats, weights: Floats | None, generator: np.random.Generator
+) -> tuple[Codes, Codes]:
+    """Deal each two rows that are next to each other in score to the two halves at random.
+
+    It depends on what the rows hold, not on their order.
+    """
+    order = np.lexsort((np.zeros(len(scores)) if weights is None else weights, labels, scores))
+    second = np.empty(len(scores), bool)
+    coin = generator.random(-(-len(scores) // 2)) < 0.5
+    second[0::2], second[1::2] = coin, ~coin[: len(scores) // 2]
+    return np.sort(order[~second]), np.sort(order[second])
 
 
 def _fit_on(
@@ -284,30 +304,29 @@ class _WindowedLines:
 
 
 def _beta_calibrated(rows: DistinctScores, n_blocks: int = 2000) -> Floats:
-    """Return the logistic fit on log s and log(1-s), learned from blocks of neighbouring scores."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
+    """Return the logistic fit on log s and log(1-s), learned from blocks of neighbouring scores.
 
+    A dozen Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
+    or none where the labels are separable, is good enough.
+    """
     blocks = rows.in_blocks(n_blocks)
-    ones = blocks.weight * blocks.label_mean
-    zeros = blocks.weight - ones
-    if min(ones.sum(), zeros.sum()) < 1e-9 or len(ones) < 2:
-        return rows.scores
-    features = _log_odds_terms(blocks.scores)
-    with warnings.catch_warnings():
-        # only a change of abscissa, so a rough optimum is enough
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression(C=1e4).fit(
-            np.concatenate([features, features]),
-            np.repeat([1, 0], len(ones)),
-            sample_weight=np.maximum(np.concatenate([ones, zeros]), 0),
-        )
-    return np.asarray(model.predict_proba(_log_odds_terms(rows.scores))[:, 1], float)
+    design = np.column_stack([np.ones(len(blocks.scores)), _log_odds_terms(blocks.scores)])
+    coefficients = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
+    shrinkage = 1e-3 * np.eye(3)
+    for _ in range(12):
+        fitted = expit(design @ coefficients)
+        gradient = design.T @ (blocks.weight * (blocks.label_mean - fitted))
+        curvature = (design * (blocks.weight * fitted * (1 - fitted))[:, None]).T @ design + shrinkage
+        step = np.linalg.solve(curvature, gradient - shrinkage @ (coefficients - [0.0, 1.0, 1.0]))
+        coefficients = coefficients + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
+    terms = np.column_stack([np.ones(len(rows.scores)), _log_odds_terms(rows.scores)])
+    return np.asarray(expit(terms @ coefficients), float)
 
 
 def _log_odds_terms(scores: Floats) -> Floats:
-    clipped = np.clip(scores, 1e-6, 1 - 1e-6)
-    return np.stack([np.log(clipped), -np.log1p(-clipped)], axis=1)
+    """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
+    low, high = np.maximum(scores, 1e-300), np.maximum(1 - scores, 2.0**-53)
+    return np.stack([np.log(low), -np.log(high)], axis=1)
 
 
 def _nearest_means(rows: DistinctScores, k: float) -> Floats:
@@ -360,13 +379,14 @@ def _tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -
         max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
     )
     x = rows.scores[window] - rows.scores[point]
-    reach = float(np.abs(x).max()) * (1 + 1e-9)
-    tricube = np.ones_like(x) if reach == 0 else (1 - (np.abs(x) / reach) ** 3) ** 3
+    reach = float(np.abs(x).max())
+    x = x / reach / (1 + 1e-9) if reach > 0 else x  # in units of the window: no underflow
+    tricube = (1 - np.abs(x) ** 3) ** 3
     w = rows.weight[window] * tricube
     centre = np.average(x, weights=w)
     spread = float(w @ (x - centre) ** 2)
     mean = float(np.average(rows.label_mean[window], weights=w))
-    if spread <= 1e-12 * float(w.sum()) * reach**2:
+    if spread <= 1e-12 * float(w.sum()):
         return mean
     slope = float(w @ ((x - centre) * rows.label_mean[window])) / spread
     return mean - slope * float(centre)

@@ -11,3 +11,8 @@ class OptionError(ValueError):
 
 class MissingExtraError(ImportError):
     """An optional package is needed and not installed; the message names the extra to install."""
+
+
+def printable(text: str) -> str:
+    """Return text from a file with nothing in it that steers a terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)

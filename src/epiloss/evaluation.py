@@ -16,10 +16,10 @@ from epiloss.crossfit import (
     cross_fitted_directions,
     crossfit_bound,
 )
-from epiloss.curves import CurveFitter, fit_curve_pair, fit_plane_pair
+from epiloss.curves import CurveFitter, fit_curve_pair, fit_vector_curve_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
-from epiloss.influence import Influence, RowTerms, cell_of, row_terms
+from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
 from epiloss.learners import Blend
 from epiloss.levelsets import (
     Codes,
@@ -31,7 +31,7 @@ from epiloss.levelsets import (
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
 from epiloss.partition import Partitioner, pool_small_regions
 from epiloss.partition.base import LearningRows
-from epiloss.recalibration import resolve_recalibrator
+from epiloss.recalibration import checked_recalibration, resolve_recalibrator
 from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
 from epiloss.splitting import Fold, stratified_fold
@@ -67,12 +67,22 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class JoinedRegions:
+    """Which region each region of a level set was joined to, itself where it was large enough."""
+
+    level_set: Codes
+    region: Codes
+    into: Codes
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The losses of each level set, averaged over folds, and the regions of every fold."""
 
     problem: BinaryProblem
     levels: LevelSetLosses
     regions: Sequence[RegionLosses]
+    joined: Sequence[JoinedRegions]
     edges: Floats | None
     n_evaluated: int
     influence: Mapping[str, Influence]
@@ -83,6 +93,7 @@ class _FoldResult:
     """The sums of the rows that a fold evaluates, and what each of them adds."""
 
     stats: RegionStats
+    joined: JoinedRegions
     terms: RowTerms
 
 
@@ -185,26 +196,26 @@ def _evaluation(
 ) -> Evaluation:
     folds = list(chain.from_iterable(results))
     levels = replace(levels, n=levels.n / len(results))  # repeats count the same rows again
+    repeats = [joined_terms([fold.terms for fold in repeat]) for repeat in results]
     return Evaluation(
         problem,
         levels,
         [region_losses(fold.stats, problem.rule) for fold in folds],
+        [fold.joined for fold in folds],
         edges,
         len(np.unique(np.concatenate([fold.terms.rows for fold in folds]))),
-        _influence(levels, [fold.terms for fold in folds], len(problem.scores)),
+        _influence(levels, repeats, len(problem.scores)),
     )
 
 
 def _influence(
-    levels: LevelSetLosses, folds: Sequence[RowTerms], n_rows: int
+    levels: LevelSetLosses, repeats: Sequence[RowTerms], n_rows: int
 ) -> Mapping[str, Influence]:
-    """Return each row's influence on the mean over all folds, by the weight of each."""
-    total = sum(fold.weight.sum() for fold in folds)
+    """Return each row's influence on the mean over all repeats."""
 
     def of(name: str) -> Floats:
-        return sum(
-            (fold.weight.sum() / total * fold.contribution(name, n_rows) for fold in folds),
-            start=np.zeros(n_rows),
+        return np.asarray(
+            np.mean([terms.contribution(name, n_rows) for terms in repeats], axis=0), float
         )
 
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
@@ -232,8 +243,8 @@ def _scored(
     level_set = cells.assign(problem.vectors)
     if cells.exact:
         return _Scored(scores, level_set, cells, None)
-    planes = fit_plane_pair(problem.vectors, problem.labels, level_set, problem.weights, generator)
-    return _Scored(scores, level_set, cells, planes)
+    curves = fit_vector_curve_pair(problem.vectors, scores, problem.labels, problem.weights, generator)
+    return _Scored(scores, level_set, cells, curves)
 
 
 def _recalibrated(
@@ -248,7 +259,7 @@ def _recalibrated(
             f"{labels[0]:.0f}. Use more rows, or recalibrate=None."
         )
     model.fit(problem.scores[fold.learn], labels)
-    scores = np.clip(np.asarray(model.predict(problem.scores), float), 0.0, 1.0)
+    scores = checked_recalibration(model.predict(problem.scores), len(problem.scores))
     bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
     # fitted on rows that the recalibration has not seen: on the others it looks perfect
     rows = fold.evaluate
@@ -306,9 +317,10 @@ def _evaluate_fold(
         curves=curves,
     )
     join = pool_small_regions if partition is None else partition.join_small
-    joined = join(stats.level_set, stats.region, stats.n)
-    region = joined[cell_of(stats, level_set, region)]
-    stats = stats.relabel(joined)
+    into = join(stats.level_set, stats.region, stats.n)
+    region = into[cell_of(stats, level_set, region)]
+    joined = JoinedRegions(stats.level_set, stats.region, into)
+    stats = stats.relabel(into)
     terms = row_terms(
         rows,
         stats,
@@ -320,7 +332,7 @@ def _evaluate_fold(
         weights=weights,
         rule=problem.rule,
     )
-    return _FoldResult(stats, terms)
+    return _FoldResult(stats, joined, terms)
 
 
 def _learning_rows(problem: BinaryProblem, rows: Codes, scored: _Scored) -> LearningRows:

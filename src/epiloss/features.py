@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from epiloss.errors import DataError
 from epiloss.scoring import Floats
+
+LARGEST = 3e38  # trees compare features as 32-bit floats
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class Features:
         >>> features.names, features.matrix.tolist(), dict(features.categories)
         (('age', 'sex'), [[30.0, 0.0], [41.0, 1.0]], {1: ('f', 'm')})
         """
-        columns = _columns(X)
+        if hasattr(X, "collect") and not hasattr(X, "__array__"):
+            raise DataError(f"X must be in memory, got a {type(X).__name__}. Call X.collect() first.")
+        columns = _columns(unmasked(X))
+        if columns is not None and not columns:
+            return cls(np.empty((0 if isinstance(X, Mapping) else len(X), 0)), ())
         features = _from_array(X) if columns is None else _from_columns(columns)
         return _checked(features)
 
@@ -54,13 +61,13 @@ def _columns(X: Any) -> dict[str, Any] | None:
         names = getattr(X, "columns", None)  # pandas, polars
     if names is None or isinstance(X, np.ndarray) or callable(names):
         return None
-    named = {str(name): X[name] for name in names}
-    if len(named) != len(names):
+    texts = [str(name) for name in names]
+    repeated = [name for name in texts if texts.count(name) > 1]
+    if repeated:
         raise DataError(
-            f"the columns of X must have distinct names, got {_first_repeated(names)!r} twice. "
-            "Rename one of them."
+            f"the columns of X must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
-    return named
+    return {text: X[name] for text, name in zip(texts, names, strict=True)}
 
 
 def _from_array(X: Any) -> Features:
@@ -69,7 +76,12 @@ def _from_array(X: Any) -> Features:
             f"X must be dense, got a sparse matrix of shape {X.shape}. Pass X.toarray(), or reduce "
             "it first, for instance with sklearn.decomposition.TruncatedSVD."
         )
-    array = np.asarray(X)
+    try:
+        array = np.asarray(unmasked(X))
+    except ValueError:
+        raise DataError(
+            "X must have rows of equal length, got a ragged list. Pad or cut them."
+        ) from None
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -88,15 +100,17 @@ def _from_array(X: Any) -> Features:
 def _from_columns(columns: Mapping[str, Any]) -> Features:
     numbers, categories = [], {}
     for j, (name, column) in enumerate(columns.items()):
-        values, levels = _numbers_or_codes(name, np.asarray(column))
+        values, levels = _numbers_or_codes(name, np.asarray(unmasked(column)))
         numbers.append(values)
         if levels is not None:
             categories[j] = levels
     lengths = {len(values) for values in numbers}
     if len(lengths) > 1:
-        raise DataError(f"the columns of X must have equal lengths, got {sorted(lengths)}.")
-    matrix = np.column_stack(numbers) if numbers else np.empty((0, 0))
-    return Features(matrix, tuple(columns), categories)
+        raise DataError(
+            f"the columns of X must have equal lengths, got {sorted(lengths)}. "
+            "Check that they come from the same rows."
+        )
+    return Features(np.column_stack(numbers), tuple(columns), categories)
 
 
 def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[str, ...] | None]:
@@ -105,6 +119,10 @@ def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[st
             f"column {name!r} of X must be one-dimensional, got shape {column.shape}. "
             "Pass a matrix, or one column per dimension."
         )
+    if column.dtype.kind == "c":
+        raise DataError(
+            f"column {name!r} of X must be real, got complex numbers. Pass real and imaginary parts."
+        )
     if column.dtype.kind in "biuf":
         return column.astype(np.float64), None
     if column.dtype.kind in "mM":
@@ -112,14 +130,38 @@ def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[st
         return np.where(np.isnat(column), np.nan, ticks), None
     missing = np.array([is_missing(value) for value in column], bool)
     present = column[~missing]
-    if len(present) and all(isinstance(value, int | float | np.number) for value in present):
+    read = _as_numbers(present)
+    if read is not None:
         numbers = np.full(len(column), np.nan)
-        numbers[~missing] = present.astype(np.float64)
+        numbers[~missing] = read
         return numbers, None
     levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
     codes = np.full(len(column), np.nan)
     codes[~missing] = code
     return codes, tuple(str(level) for level in levels)
+
+
+def _as_numbers(values: NDArray[Any]) -> Floats | None:
+    """Return objects as numbers, if that is what they are: numbers, decimals, moments, periods."""
+    if not len(values):
+        return None
+    if all(isinstance(value, int | float | np.number | Decimal) for value in values):
+        return np.array([float(value) for value in values])
+    for measure in ("timestamp", "toordinal"):
+        if all(hasattr(value, measure) for value in values):
+            return np.array([float(getattr(value, measure)()) for value in values])
+    if all(isinstance(getattr(value, "ordinal", None), int) for value in values):
+        return np.array([float(value.ordinal) for value in values])
+    return None
+
+
+def unmasked(values: Any) -> Any:
+    """Return a masked array with what it hides as missing values; anything else as it is."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if values.dtype.kind in "biuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return np.ma.filled(values.astype(object), None)
 
 
 def is_missing(value: object) -> bool:
@@ -129,21 +171,16 @@ def is_missing(value: object) -> bool:
 
 
 def _checked(features: Features) -> Features:
-    infinite = np.isinf(features.matrix)
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
+    if not features.matrix.size:
+        return features
+    # extremes ignore NaN and need no copy of X
+    extreme = np.maximum(np.fmax.reduce(features.matrix), -np.fmin.reduce(features.matrix))
+    for column in np.flatnonzero(extreme > LARGEST):
+        values = features.matrix[:, column]
+        row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
         raise DataError(
-            f"features must be finite or missing, got {features.matrix[row, column]} in column "
-            f"{features.names[column]!r} at row {row} ({int(infinite.sum())} in all). "
-            "Replace infinities by numpy.nan, which is treated as missing."
+            f"features must be missing, or finite and at most {LARGEST:g} in size, got {values[row]} in "
+            f"column {features.names[column]!r} at row {row}. Replace infinities by numpy.nan, which "
+            "is treated as missing, and rescale large numbers."
         )
     return features
-
-
-def _first_repeated(names: Sequence[Any]) -> Any:
-    seen: set[Any] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None

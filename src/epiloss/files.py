@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import math
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.errors import DataError, MissingExtraError
+from epiloss.errors import DataError, MissingExtraError, printable
 
-MOST_NPZ_BYTES = 16 * 2**30  # an archive that claims to hold more is refused before it is read
+MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
 
 def read_file(path: str) -> Mapping[str, Any]:
@@ -30,13 +31,13 @@ def read_file(path: str) -> Mapping[str, Any]:
             if head.startswith(b"PK"):
                 return _read_npz(source)
             return _read_table(source, head)
-        except (ValueError, OSError, zipfile.BadZipFile) as error:
-            if isinstance(error, DataError):
-                raise
-            reason = " ".join(str(error).split())[:200]
+        except DataError:
+            raise
+        except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
+            reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
             raise DataError(
-                f"{path} cannot be read as Parquet, Arrow, NPZ or CSV: {reason}. "
-                "Check that the file is whole."
+                f"{path} cannot be read as Parquet, Arrow file, NPZ or comma-separated UTF-8 text: "
+                f"{reason}. Check that the file is whole and of one of these kinds."
             ) from error
 
 
@@ -46,7 +47,7 @@ def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
         return columns[name]
     close = difflib.get_close_matches(name, list(columns), n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(list(columns)[:12])}."
-    raise DataError(f"{option} must name a column of the file, got {name!r}; {hint}")
+    raise DataError(printable(f"{option} must name a column of the file, got {name!r}; {hint}"))
 
 
 def _opened(path: str) -> io.BufferedReader:
@@ -62,15 +63,35 @@ def _opened(path: str) -> io.BufferedReader:
 
 def _read_npz(source: Any) -> Mapping[str, Any]:
     with zipfile.ZipFile(source) as archive:
-        claimed = sum(member.file_size for member in archive.infolist())
-    if claimed > MOST_NPZ_BYTES:
-        raise DataError(
-            f"the archive claims {claimed:,} bytes, more than the limit of {MOST_NPZ_BYTES:,}. "
-            "Convert it to Parquet."
-        )
+        for member in archive.infolist():
+            _check_member(archive, member)
     source.seek(0)
     with np.load(source, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+        arrays = {name: archive[name] for name in archive.files}
+    return {name: array for name, array in arrays.items() if array.ndim > 0}  # a lone value has no rows
+
+
+def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Refuse an array that claims more than it can hold, before any memory is taken for it."""
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise DataError(
+            f"array {member.filename!r} holds Python objects, which are not read. Save numbers or text."
+        )
+    claimed = math.prod(shape) * dtype.itemsize
+    swollen = claimed > 2**26 and claimed > 500 * member.compress_size
+    if claimed > MOST_NPZ_BYTES or claimed > member.file_size or swollen:
+        raise DataError(
+            f"array {member.filename!r} claims {claimed:,} bytes from {member.compress_size:,} in the "
+            f"archive, which is not believed (the limit is {MOST_NPZ_BYTES:,}). Convert it to Parquet."
+        )
 
 
 def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
@@ -89,26 +110,33 @@ def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
         table = csv.read_csv(pa.CompressedInputStream(source, "gzip"))
     else:
         table = csv.read_csv(source)
-    repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
+    names = table.column_names
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DataError(
-            f"columns must have distinct names, got {min(repeated)!r} twice. Rename one of them."
+            f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
-    return {name: _values(table.column(name)) for name in table.column_names}
+    return {name: _values(name, table.column(name)) for name in names}
 
 
-def _values(values: Any) -> Any:
+def _values(name: str, values: Any) -> Any:
     """Return a column as NumPy; lists of equal length become rows of a matrix."""
     import pyarrow as pa
 
-    if pa.types.is_fixed_size_list(values.type):
-        width = values.type.list_size
-        return np.asarray(values.combine_chunks().flatten()).reshape(-1, width)
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+    kind = values.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise DataError(
+            f"column {name!r} holds bytes that are not UTF-8 text. Save the file in UTF-8, or drop it."
+        )
+    if pa.types.is_fixed_size_list(kind) and not values.null_count:
+        return np.asarray(values.combine_chunks().flatten()).reshape(-1, kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         rows = values.to_pylist()
-        if len({len(row) if row is not None else -1 for row in rows}) > 1:
-            raise DataError("a column of lists must have lists of one length, got several.")
+        if len({-1 if row is None else len(row) for row in rows}) > 1:
+            raise DataError(
+                f"column {name!r} must hold lists of one length, none missing. Drop or repair them."
+            )
         return np.array(rows)
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    if pa.types.is_dictionary(kind):
+        return np.array(values.to_pylist(), object)  # not all kinds of dictionary can be cast
     return np.asarray(values)

@@ -7,9 +7,12 @@ difference is its influence; errors of the fitted ``C`` and rates enter only squ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
 from epiloss.regions import RegionStats
@@ -73,6 +76,15 @@ class RowTerms:
         spread = np.zeros(n_rows)
         spread[self.rows] = self.weight * (values - self.weight @ values / total) / total
         return spread
+
+
+def joined_terms(parts: Sequence[RowTerms]) -> RowTerms:
+    """Return the terms of several sets of rows together."""
+    return RowTerms(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
+
+
+def _columns(terms: RowTerms) -> tuple[NDArray[Any], ...]:
+    return tuple(vars(terms).values())
 
 
 def row_terms(

@@ -22,8 +22,12 @@ def ledger(audit: Audit) -> str:
         cells = [_with_interval(getattr(column, name)) for column in columns]
         lines.append(f"{title:{_TITLE}}{''.join(cells)}".rstrip())
     lines += ["", *_terms(audit)]
-    if audit.warnings:
-        lines += ["", *(f"note: {warning}" for warning in audit.warnings)]
+    notes = [f"note: {warning}" for warning in audit.warnings]
+    if audit.recalibrated is not None:
+        new = [warning for warning in audit.recalibrated.warnings if warning not in audit.warnings]
+        notes += [f"note, recalibrated: {warning}" for warning in new]
+    if notes:
+        lines += ["", *notes]
     return "\n".join(lines)
 
 
@@ -64,7 +68,9 @@ def _terms(audit: Audit) -> list[str]:
     lines += [f"  {title:{_TITLE - 2}}{_number(value):>{_VALUE}}" for title, value in terms]
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
-        lines.append(f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both")
+        lines.append(
+            f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both"
+        )
     return lines
 
 

@@ -107,13 +107,17 @@ def resolve_level_sets(
         raise OptionError(f"binning must be 'uniform' or 'quantile', got {binning!r}.")
     if np.ndim(bins) == 1:
         return LevelSets(_checked_edges(bins))
+    n = checked_count(bins)
+    return uniform_level_sets(n) if binning == "uniform" else quantile_level_sets(scores, n, weights)
+
+
+def checked_count(bins: Any) -> int:
+    """Return a number of bins, or say what one is."""
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise OptionError(
             f"bins must be a whole number of at least 1 or an increasing list of edges, got {bins!r}."
         )
-    if binning == "uniform":
-        return uniform_level_sets(int(bins))
-    return quantile_level_sets(scores, int(bins), weights)
+    return int(bins)
 
 
 def _checked_edges(bins: Any) -> Floats:

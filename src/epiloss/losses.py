@@ -114,6 +114,9 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
     levels = stats.by_level_set()
     weight, n = levels["weight"], levels.effective_n
     score_mean, label_mean = _probability(levels.mean("score")), _probability(levels.mean("label"))
+    if not rule.bounded:
+        # a mean below the sums' step is not zero; where it is, it cancels in the calibration loss
+        score_mean = np.clip(score_mean, 2.0**-41, 1 - 2.0**-41)
     position = np.searchsorted(levels.level_set, stats.level_set)
     entropy = rule.entropy(label_mean)
     plugin = entropy - _over_regions(stats, position, rule.entropy(_probability(stats.mean("label"))))
@@ -141,7 +144,8 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
         plugin=np.where(several, plugin, 0.0),
         bias=np.where(several, plugin - explained, 0.0),
         induced=_induced(levels, rule),
-        entropy=np.where(several, _debiased_entropy(levels, rule), 0.0),
+        # a single label tells nothing of its level set: then the most that it can be
+        entropy=np.where(several, _debiased_entropy(levels, rule), _most_entropy(rule)),
         score_variance=variance,
     )
 
@@ -158,6 +162,10 @@ def conservative_explained_loss(stats: RegionStats) -> float:
 def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
     n = np.where(cells.n > 1, cells.effective_n, 2.0)  # a single row is dealt with by the caller
     return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
+
+
+def _most_entropy(rule: ScoringRule) -> float:
+    return float(rule.entropy(np.linspace(0, 1, 1001)).max())
 
 
 def _conservative_entropy(cells: RegionStats, *, upper: bool) -> Floats:

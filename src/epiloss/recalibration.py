@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from epiloss.errors import OptionError
+from epiloss.errors import DataError, OptionError
 from epiloss.scoring import Floats
 
 
@@ -76,6 +76,25 @@ def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
     )
 
 
+def checked_recalibration(answer: Any, n_rows: int) -> Floats:
+    """Return recalibrated scores that are probabilities, or say what they are."""
+    scores = np.asarray(answer, float)
+    if scores.shape != (n_rows,):
+        raise DataError(
+            f"recalibrate must give one score for each of {n_rows} rows, got shape {scores.shape}. "
+            "Its predict takes and returns a vector."
+        )
+    wrong = ~((scores >= -1e-6) & (scores <= 1 + 1e-6))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise DataError(
+            f"recalibrated scores must lie in [0, 1], got {scores[row]} at row {row}. "
+            "Its predict must return probabilities."
+        )
+    return np.asarray(np.clip(scores, 0.0, 1.0), float)
+
+
 def _log_odds(scores: Floats) -> Floats:
     clipped = np.clip(scores, 1e-7, 1 - 1e-7)
-    return (np.log(clipped) - np.log1p(-clipped))[:, None]
+    odds: Floats = np.log(clipped) - np.log1p(-clipped)
+    return odds[:, None]

@@ -101,7 +101,10 @@ class RegionStats:
     @property
     def effective_n(self) -> Floats:
         """The number of equally weighted rows that would be as informative (Kish)."""
-        return self["weight"] ** 2 / self["weight_sq"]
+        weight = self["weight"]
+        least = weight**2 / self.n  # at equal weights; the sum of squares may be too small to hold
+        value: Floats = weight**2 / np.maximum(self["weight_sq"], least)
+        return value
 
     def merge(self, other: RegionStats) -> RegionStats:
         """Return the statistics of both sets of rows together."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.evaluation import Evaluation
+from epiloss.evaluation import Evaluation, JoinedRegions
 from epiloss.losses import RegionLosses
 from epiloss.results import Table
 from epiloss.validation import Groups
@@ -37,9 +37,9 @@ def region_table(evaluations: Sequence[Evaluation], groups: Groups | None) -> Ta
     return _stacked(
         [
             {"fold": np.full(len(part.n), fold), **_class_column(one, len(part.n))}
-            | _region_columns(part, groups)
+            | _region_columns(part, joined, groups)
             for one in evaluations
-            for fold, part in enumerate(one.regions)
+            for fold, (part, joined) in enumerate(zip(one.regions, one.joined, strict=True))
         ]
     )
 
@@ -55,10 +55,12 @@ def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
     return columns | {name: getattr(levels, name) for name in _LEVEL_COLUMNS}
 
 
-def _region_columns(part: RegionLosses, groups: Groups | None) -> dict[str, NDArray[Any]]:
+def _region_columns(
+    part: RegionLosses, joined: JoinedRegions, groups: Groups | None
+) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"level_set": part.level_set, "region": part.region}
     if groups is not None:
-        columns["group"] = np.array(groups.names, object)[part.region]
+        columns["group"] = _group_names(part, joined, groups)
     return columns | {
         "n": np.rint(part.n).astype(np.int64),
         "share": part.weight / part.weight.sum(),
@@ -67,6 +69,15 @@ def _region_columns(part: RegionLosses, groups: Groups | None) -> dict[str, NDAr
         "deviation": part.label_mean - part.level_label_mean,
         "plugin": part.plugin,
     }
+
+
+def _group_names(part: RegionLosses, joined: JoinedRegions, groups: Groups) -> NDArray[Any]:
+    """Return the name of each region's group, or all names where small groups were joined."""
+    members: dict[tuple[int, int], list[str]] = {}
+    for level_set, region, into in zip(joined.level_set, joined.region, joined.into, strict=True):
+        members.setdefault((int(level_set), int(into)), []).append(groups.names[region])
+    cells = zip(part.level_set.tolist(), part.region.tolist(), strict=True)
+    return np.array([" + ".join(members[cell]) for cell in cells], object)
 
 
 def _class_column(one: Evaluation, n: int) -> dict[str, NDArray[Any]]:

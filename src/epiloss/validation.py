@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, OptionError
-from epiloss.features import Features, is_missing
+from epiloss.features import Features, is_missing, unmasked
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
 
@@ -29,10 +29,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class Problem:
-    """Checked input: ``labels`` are places in ``classes``, ``scores`` are (n,) or (n, K)."""
+    """Checked input: ``labels`` are places in ``classes``, ``scores`` are (n,) or (n, K).
+
+    Columns of scores follow ``classes``; a single column is the probability of ``positive``.
+    """
 
     task: str
     classes: tuple[Any, ...]
+    positive: int
     labels: Codes
     scores: Floats
     features: Features | None
@@ -56,18 +60,19 @@ def read_problem(
     if task is not None and task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
     scores, warnings = _read_scores(y_prob)
-    labels = _read_labels(y_true, scores)
+    n_columns = 1 if scores.ndim == 1 else scores.shape[1]
+    named = _read_classes(classes, max(n_columns, 2))
+    labels = _read_labels(y_true, scores, named)
     _check_lengths(len(scores), y_true=len(labels))
-    chosen = task or _task_for(scores)
     if task is None:
-        columns = 1 if scores.ndim == 1 else scores.shape[1]
-        warnings.append(f"task {chosen!r} chosen for {columns} score column(s); pass task= to change.")
-    names, codes, notes = _encode_labels(labels, scores, pos_label, classes)
-    if chosen == "binary":
-        scores = _one_column(scores, names)
-    elif scores.ndim == 1:
-        scores = np.column_stack([1 - scores, scores])
-    features = None if X is None else Features.read(X)
+        task = "binary" if n_columns <= 2 else "top-label"
+        columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
+        warnings.append(f"task {task!r} chosen for {columns}; pass task= to change.")
+    names, codes = _encode_labels(labels, n_columns, named)
+    positive = _positive(names, pos_label)
+    if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
+        warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
+    features = None if X is None or _is_empty_mapping(X) else Features.read(X)
     read_groups = None if groups is None else _read_groups(groups)
     weights = None if sample_weight is None else _read_weights(sample_weight)
     _check_lengths(
@@ -76,23 +81,70 @@ def read_problem(
         groups=None if read_groups is None else len(read_groups.codes),
         sample_weight=None if weights is None else len(weights),
     )
-    problem = Problem(chosen, names, codes, scores, features, read_groups, weights, (*warnings, *notes))
-    return _without_zero_weights(problem)
+    if features is not None and not features.names:
+        features = None  # a table without columns tells nothing
+    columns_of_task = _columns_of_task(scores, task, positive)
+    problem = Problem(
+        task, names, positive, codes, columns_of_task, features, read_groups, weights, tuple(warnings)
+    )
+    return _with_two_classes(_without_zero_weights(problem))
+
+
+def _is_empty_mapping(X: Any) -> bool:
+    return isinstance(X, Mapping) and not X
+
+
+def _array(values: Any, what: str) -> NDArray[Any]:
+    """Return values as an array; what a mask hides is missing."""
+    if hasattr(values, "collect") and not hasattr(values, "__array__"):
+        raise DataError(
+            f"{what} must be in memory, got a {type(values).__name__}. Call .collect() first."
+        )
+    try:
+        array = np.asarray(unmasked(values))
+    except ValueError:
+        raise DataError(
+            f"{what} must have rows of equal length, got a ragged list. Pad or cut them."
+        ) from None
+    if array.dtype.kind == "c":
+        raise DataError(f"{what} must be real, got complex numbers. Pass their real part.")
+    return array
+
+
+def _floats(array: NDArray[Any], what: str, remedy: str) -> Floats:
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        wrong = next(
+            (value, i) for i, value in enumerate(array.ravel().tolist()) if not _is_number(value)
+        )
+        raise DataError(
+            f"{what} must be numbers, got {wrong[0]!r:.40} at row "
+            f"{wrong[1] // (array.shape[1] if array.ndim == 2 else 1)}. {remedy}"
+        ) from None
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]  # that is the question
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
-    raw = np.asarray(y_prob)
-    if raw.ndim == 0 or raw.size == 0:
+    raw = _array(y_prob, "y_prob")
+    if raw.ndim == 0:
+        raise DataError(
+            f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
+        )
+    if raw.size == 0:
         raise DataError("y_prob must hold at least one row, got none. Check the input's filter.")
     if raw.ndim > 2:
-        raise DataError(f"y_prob must have shape (n,) or (n, K), got {raw.shape}.")
-    try:
-        scores = raw.astype(np.float64)
-    except (TypeError, ValueError):
         raise DataError(
-            f"scores must be numbers, got {raw.flat[0]!r} of type {type(raw.flat[0]).__name__}. "
-            "Pass probabilities between 0 and 1."
-        ) from None
+            f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
+        )
+    scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.")
     missing = ~np.isfinite(scores)
     if missing.any():
         raise DataError(
@@ -128,18 +180,19 @@ def _check_row_sums(scores: Floats) -> None:
         )
 
 
-def _read_labels(y_true: Any, scores: Floats) -> NDArray[Any]:
-    labels = np.asarray(y_true)
+def _read_labels(y_true: Any, scores: Floats, named: tuple[Any, ...] | None) -> NDArray[Any]:
+    labels = _array(y_true, "y_true")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.shape == scores.shape:
-        return _from_one_hot(labels)
+        codes = _from_one_hot(labels)
+        return codes if named is None else _object_array(named)[codes]
     if labels.ndim != 1:
         raise DataError(
             f"y_true must have one label per row, got shape {labels.shape}. "
             "Pass class labels, or one-hot rows with as many columns as y_prob."
         )
-    if labels.dtype.kind in "OfcmM":
+    if labels.dtype.kind in "OfmM":
         missing = np.array([is_missing(label) for label in labels], bool)
         if missing.any():
             raise DataError(
@@ -150,27 +203,41 @@ def _read_labels(y_true: Any, scores: Floats) -> NDArray[Any]:
 
 
 def _from_one_hot(labels: NDArray[Any]) -> NDArray[Any]:
-    wrong = ~((labels == 0) | (labels == 1)).all(axis=1) | (labels.sum(axis=1) != 1)
+    numbers = _floats(labels, "one-hot labels", "Pass class labels instead.")
+    wrong = ~((numbers == 0) | (numbers == 1)).all(axis=1) | (numbers.sum(axis=1) != 1)
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
             f"one-hot labels must have a single 1 in each row, got {labels[row].tolist()!s:.60} at "
             f"row {row}. Pass class labels instead."
         )
-    return np.asarray(labels.argmax(axis=1))
+    return np.asarray(numbers.argmax(axis=1))
 
 
-def _task_for(scores: Floats) -> str:
-    return "binary" if scores.ndim == 1 or scores.shape[1] == 2 else "top-label"
+def _read_classes(classes: Any, n_columns: int) -> tuple[Any, ...] | None:
+    if classes is None:
+        return None
+    if isinstance(classes, str) or np.ndim(np.asarray(classes, object)) != 1:
+        raise OptionError(
+            f"classes must be a list with the class of each score column, got {classes!r}."
+        )
+    names = tuple(np.asarray(classes).tolist()) if isinstance(classes, np.ndarray) else tuple(classes)
+    names = tuple(name.item() if hasattr(name, "item") else name for name in names)
+    if len(names) != n_columns:
+        raise OptionError(
+            f"classes must name {n_columns} classes, got {len(names)}: {list(names)!s:.80}."
+        )
+    if len(set(names)) < len(names):
+        raise OptionError(f"classes must be distinct, got {list(names)!s:.80}. Name each column once.")
+    return names
 
 
 def _encode_labels(
-    labels: NDArray[Any], scores: Floats, pos_label: Any, classes: Sequence[Any] | None
-) -> tuple[tuple[Any, ...], Codes, list[str]]:
-    """Return the classes in column order, each row's place among them, and what was assumed."""
-    found = _distinct(labels)
-    n_columns = 2 if scores.ndim == 1 else scores.shape[1]
-    names, notes = _class_names(found, n_columns, pos_label, classes)
+    labels: NDArray[Any], n_columns: int, named: tuple[Any, ...] | None
+) -> tuple[tuple[Any, ...], Codes]:
+    """Return the classes in column order, and each row's place among them."""
+    found = _ordered(list(dict.fromkeys(labels.tolist())))
+    names = _class_names(found, n_columns) if named is None else named
     place = {name: code for code, name in enumerate(names)}
     unknown = [label for label in found if label not in place]
     if unknown:
@@ -178,58 +245,47 @@ def _encode_labels(
             f"labels must be among the classes {list(names)!s:.80}, got {unknown[0]!r}. "
             "Add it to classes=, in the order of the columns of y_prob."
         )
-    values, inverse = np.unique(labels, return_inverse=True)
-    codes = np.array([place[value.item() if hasattr(value, "item") else value] for value in values])
-    if len(found) < 2:
-        only = int((labels == labels[0]).sum())
+    return names, np.array([place[label] for label in labels.tolist()], np.int64)
+
+
+def _class_names(found: list[Any], n_columns: int) -> tuple[Any, ...]:
+    most = max(n_columns, 2)
+    if len(found) > most:
+        columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
         raise DataError(
-            f"y_true must hold at least two classes to audit, got only {found[0]!r} in all {only} "
-            "rows. Calibration and grouping loss need both outcomes: take more rows."
+            f"labels must have at most {most} values for {columns}, got {len(found)}: "
+            f"{found[:5]!s:.80}. Pass one column per class, or binary labels."
         )
-    return names, codes[inverse].astype(np.int64), notes
+    if len(found) == most:
+        return tuple(found)
+    numbered = all(isinstance(label, int | float) and label == int(label) for label in found)
+    if most > 2 or (numbered and found[0] in (0, 1)):
+        if not numbered or min(found) < 0 or max(found) >= most:
+            raise DataError(
+                f"with {n_columns} score columns and only {len(found)} labels in y_true the order of "
+                "the classes is unknown. Pass classes=[...], one name per column."
+            )
+        return tuple(range(most))
+    return tuple(found)  # a single class, which is refused once weights are known
 
 
-def _class_names(
-    found: list[Any], n_columns: int, pos_label: Any, classes: Sequence[Any] | None
-) -> tuple[tuple[Any, ...], list[str]]:
-    if classes is not None:
-        names = [value.item() if hasattr(value, "item") else value for value in classes]
-        if len(names) != n_columns:
-            raise OptionError(f"classes must name {n_columns} classes, got {len(names)}: {names}.")
-    elif len(found) > n_columns:
-        raise DataError(
-            f"labels must have at most {n_columns} values for {max(n_columns - 1, 1)} score "
-            f"column(s), got {len(found)}: {found[:5]!s:.80}. Pass one column per class, or binary "
-            "labels."
+def _positive(names: tuple[Any, ...], pos_label: Any) -> int:
+    if pos_label is None:
+        return names.index(_ordered(list(names))[-1])  # whatever the order of the columns
+    if pos_label not in names:
+        raise OptionError(
+            f"pos_label must be one of the labels {list(names)!s:.80}, got {pos_label!r}. "
+            "Pass it as it stands in y_true."
         )
-    elif n_columns > 2 and len(found) < n_columns:
-        names = _numbered_classes(found, n_columns)
-    elif len(found) == 1 and found[0] in (0, 1):
-        names = [0, 1]
-    else:
-        names = found
-    notes = []
-    if pos_label is not None:
-        if pos_label not in names:
-            raise OptionError(f"pos_label must be one of the labels {names}, got {pos_label!r}.")
-        if n_columns == 2 and classes is None:
-            names = [name for name in names if name != pos_label] + [pos_label]
-    elif n_columns == 2 and classes is None and isinstance(names[-1], str):
-        notes.append(f"the positive class is {names[-1]!r}, last in order; pos_label= changes it.")
-    return tuple(names), notes
+    return names.index(pos_label)
 
 
-def _numbered_classes(found: list[Any], n_columns: int) -> list[Any]:
-    whole = all(isinstance(label, int | float) and label == int(label) for label in found)
-    if not whole or min(found) < 0 or max(found) >= n_columns:
-        raise DataError(
-            f"with {n_columns} score columns and only {len(found)} labels in y_true the order of "
-            "the classes is unknown. Pass classes=[...], one name per column."
-        )
-    return list(range(n_columns))
-
-
-def _one_column(scores: Floats, names: tuple[Any, ...]) -> Floats:
+def _columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
+    """Return one column for the binary task, and one per class for the others."""
+    if task != "binary":
+        if scores.ndim == 2:
+            return scores
+        return np.column_stack([scores, 1 - scores] if positive == 0 else [1 - scores, scores])
     if scores.ndim == 1:
         return scores
     if scores.shape[1] != 2:
@@ -237,23 +293,26 @@ def _one_column(scores: Floats, names: tuple[Any, ...]) -> Floats:
             f"task 'binary' needs one score column or two that sum to one, got {scores.shape[1]}. "
             "Use task='top-label', 'classwise' or 'joint'."
         )
-    # two columns follow the sorted labels; pos_label only turns the names round
-    return scores[:, 1] if names == tuple(_ordered(list(names))) else scores[:, 0]
+    return np.ascontiguousarray(scores[:, positive])
 
 
 def _read_groups(groups: Any) -> Groups:
-    values = np.asarray(groups)
+    values = _array(groups, "groups")
     if values.ndim != 1:
-        raise DataError(f"groups must have one entry per row, got shape {values.shape}.")
+        raise DataError(
+            f"groups must have one entry per row, got shape {values.shape}. Join columns into one first."
+        )
     names = np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
     distinct, codes = np.unique(names, return_inverse=True)
     return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
 
 
 def _read_weights(sample_weight: Any) -> Floats:
-    weights = np.asarray(sample_weight, np.float64)
+    weights = _floats(_array(sample_weight, "sample_weight"), "weights", "Pass one number per row.")
     if weights.ndim != 1:
-        raise DataError(f"sample_weight must have one entry per row, got shape {weights.shape}.")
+        raise DataError(
+            f"sample_weight must have one entry per row, got shape {weights.shape}. Pass a vector."
+        )
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         raise DataError(
@@ -262,7 +321,8 @@ def _read_weights(sample_weight: Any) -> Floats:
         )
     if weights.sum() == 0:
         raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
-    return np.ldexp(weights, -int(np.frexp(weights.max())[1]))
+    scaled = np.ldexp(weights, -int(np.frexp(weights.max())[1]))
+    return np.where(scaled < 2.0**-40, 0.0, scaled)  # less than the sums can hold
 
 
 def _without_zero_weights(problem: Problem) -> Problem:
@@ -270,16 +330,26 @@ def _without_zero_weights(problem: Problem) -> Problem:
         return problem
     keep = problem.weights > 0
     groups, features = problem.groups, problem.features
-    return Problem(
-        problem.task,
-        problem.classes,
-        problem.labels[keep],
-        problem.scores[keep],
-        None if features is None else features.take(np.flatnonzero(keep)),
-        None if groups is None else Groups(groups.codes[keep], groups.names),
-        problem.weights[keep],
-        (*problem.warnings, f"{int((~keep).sum())} rows of weight 0 were left out."),
+    return replace(
+        problem,
+        labels=problem.labels[keep],
+        scores=problem.scores[keep],
+        features=None if features is None else features.take(np.flatnonzero(keep)),
+        groups=None if groups is None else Groups(groups.codes[keep], groups.names),
+        weights=problem.weights[keep],
+        warnings=(*problem.warnings, f"rows of weight 0, left out: {int((~keep).sum())}."),
     )
+
+
+def _with_two_classes(problem: Problem) -> Problem:
+    present = np.unique(problem.labels)
+    if len(present) < 2:
+        raise DataError(
+            f"y_true must hold at least two classes to audit, got only {problem.classes[present[0]]!r} "
+            f"in all {len(problem.labels)} rows. Calibration and grouping loss need both outcomes: "
+            "take more rows."
+        )
+    return problem
 
 
 def _check_lengths(n: int, **lengths: int | None) -> None:
@@ -291,10 +361,6 @@ def _check_lengths(n: int, **lengths: int | None) -> None:
             )
 
 
-def _distinct(labels: NDArray[Any]) -> list[Any]:
-    return _ordered(list(dict.fromkeys(labels.tolist())))
-
-
 def _ordered(values: list[Any]) -> list[Any]:
     try:
         return sorted(values)
@@ -302,6 +368,12 @@ def _ordered(values: list[Any]) -> list[Any]:
         raise DataError(
             f"labels must be of one kind, got {values[:4]!s:.80}. Convert them to one type."
         ) from None
+
+
+def _object_array(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = list(values)
+    return array
 
 
 def _first(values: NDArray[Any], wrong: NDArray[np.bool_]) -> str:

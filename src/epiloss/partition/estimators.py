@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,22 +48,20 @@ class KMeansPartitioner(Partitioner):
 
     def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Cluster each level set that has enough distinct learning rows."""
-        missing = np.isnan(rows.features.matrix).any(axis=0)
-        if missing.any():
-            raise DataError(
-                "k-means regions need complete features, got missing values in column "
-                f"{rows.features.names[int(missing.argmax())]!r}. Impute them, or use "
-                "partition='tree', which handles missing values."
-            )
-        return EstimatorPartition(for_each_level_set(self._cluster, rows, generator, n_jobs))
+        _check_complete(rows.features)
+        return _ClusterPartition(for_each_level_set(self._cluster, rows, generator, n_jobs))
 
     def _cluster(self, rows: LearningRows, seed: int) -> _Assigner | None:
         from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
 
         distinct = np.unique(rows.features.matrix, axis=0)
         if len(distinct) < self.n_clusters:
             return None
-        model = KMeans(self.n_clusters, n_init=1, random_state=seed).fit(rows.features.matrix)
+        with warnings.catch_warnings():
+            # fewer clusters than asked for are regions all the same
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = KMeans(self.n_clusters, n_init=1, random_state=seed).fit(rows.features.matrix)
         return _Assigner.of(model, rows.features)
 
 
@@ -80,6 +79,25 @@ class EstimatorPartition(Partition):
             if assigner is not None and len(rows):
                 region[rows] = assigner.apply(features.matrix[rows])
         return region
+
+
+class _ClusterPartition(EstimatorPartition):
+    """Clusters, which know no missing values."""
+
+    def assign(self, features: Features, level_set: Codes) -> Codes:
+        """Return the cluster of each row."""
+        _check_complete(features)
+        return super().assign(features, level_set)
+
+
+def _check_complete(features: Features) -> None:
+    missing = np.isnan(features.matrix).any(axis=0)
+    if missing.any():
+        raise DataError(
+            "k-means regions need complete features, got missing values in column "
+            f"{features.names[int(missing.argmax())]!r}. Impute them, or use partition='tree', which "
+            "handles missing values."
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,11 @@ from epiloss.scoring import Brier
 
 @dataclass(frozen=True)
 class TreePartitioner(Partitioner):
-    """Trees with at most one leaf per ``region_ratio`` learning rows, grown best split first."""
+    """Trees whose leaves hold at least ``region_ratio`` learning rows.
+
+    Bounding their number alone, as ``max_leaf_nodes`` does, lets them spend leaves on single rows,
+    which explain nothing: measured, the bound is then up to a tenth lower.
+    """
 
     region_ratio: float = 12
     name: str = "tree"
@@ -27,8 +32,8 @@ class TreePartitioner(Partitioner):
         return TreePartition(for_each_level_set(self._grow, rows, generator, n_jobs))
 
     def _grow(self, rows: LearningRows, seed: int) -> _Tree | None:
-        leaves = int(len(rows.labels) // self.region_ratio)
-        return _grown(rows, seed, max_leaf_nodes=leaves) if leaves >= 2 else None
+        least = math.ceil(self.region_ratio)
+        return _grown(rows, seed, min_samples_leaf=least) if len(rows.labels) >= 2 * least else None
 
 
 @dataclass(frozen=True)
