@@ -49,7 +49,8 @@ def options_of(function: Any) -> dict[str, Any]:
 
 def test_the_options_of_an_auditor_are_those_of_an_audit_apart_from_data() -> None:
     options = options_of(audit)
-    del options["groups"], options["sample_weight"]
+    for per_row in ("groups", "sample_weight", "clusters"):
+        del options[per_row]
     assert Auditor().get_params() == options
     assert options_of(Auditor.__init__) == options
 

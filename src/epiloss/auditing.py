@@ -45,6 +45,8 @@ def audit(
     repeats: int = 1,
     recalibrate: Any = None,
     sample_weight: Any = None,
+    clusters: Any = None,
+    adjust: str = "benjamini-hochberg",
     pos_label: Any = None,
     classes: Sequence[Any] | None = None,
     level: float = 0.95,
@@ -88,6 +90,11 @@ def audit(
         Also audit the scores recalibrated on the rows that learn: ``result.recalibrated``.
     sample_weight : array-like (n,), optional
         Weights of the rows.
+    clusters : array-like (n,), optional
+        Patients, users: rows of one cluster may depend on each other. They are never split between
+        learning and evaluating, and standard errors are by cluster.
+    adjust : {"benjamini-hochberg", "max"}
+        How the regions' p-values are adjusted for their number.
     pos_label : label, optional
         The positive class of a binary task; by default the last label in order.
     classes : sequence, optional
@@ -108,7 +115,9 @@ def audit(
     >>> bool(result.grouping_loss.value > 0.02), bool(abs(result.calibration_loss.value) < 0.002)
     (True, True)
     """
-    _check_options(split=split, repeats=repeats, level=level, method=method, n_jobs=n_jobs)
+    _check_options(
+        split=split, repeats=repeats, level=level, method=method, adjust=adjust, n_jobs=n_jobs
+    )
     scoring = resolve_rule(rule)
     seed = _seed(random_state)
     plan = Plan(
@@ -130,6 +139,7 @@ def audit(
         task=task,
         groups=groups,
         sample_weight=sample_weight,
+        clusters=clusters,
         pos_label=pos_label,
         classes=classes,
     )
@@ -144,6 +154,7 @@ def audit(
         "repeats": repeats,
         "recalibrate": None if recalibrate is None else str(recalibrate),
         "method": method,
+        "adjust": adjust,
         "level": level,
         "random_state": seed,
         "classes": [str(name) for name in problem.classes],
@@ -163,7 +174,7 @@ def audit(
 def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:
     """Reduce the task to binary problems whose losses add up."""
     groups = None if problem.groups is None else problem.groups.codes
-    shared = (problem.features, groups, problem.weights)
+    shared = (problem.features, groups, problem.weights, problem.clusters)
     if problem.task == "binary":
         hit = (problem.labels == problem.positive).astype(float)
         return [BinaryProblem(None, problem.scores, hit, rule, None, *shared)]
@@ -192,7 +203,9 @@ def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bi
     ]
 
 
-def _check_options(*, split: float, repeats: int, level: float, method: str, n_jobs: int | None) -> None:
+def _check_options(
+    *, split: float, repeats: int, level: float, method: str, adjust: str, n_jobs: int | None
+) -> None:
     if not _is_real(split) or not 0 < split < 1:
         raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
     if not _is_whole(repeats) or repeats < 1:
@@ -201,6 +214,8 @@ def _check_options(*, split: float, repeats: int, level: float, method: str, n_j
         raise OptionError(f"level must lie in (0, 1), got {level!r}. Use 0.95 for 95% intervals.")
     if method not in ("partition", "crossfit", "auto"):
         raise OptionError(f"method must be 'partition', 'crossfit' or 'auto', got {method!r}.")
+    if adjust not in ("benjamini-hochberg", "max"):
+        raise OptionError(f"adjust must be 'benjamini-hochberg' or 'max', got {adjust!r}.")
     if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
         raise OptionError(
             f"n_jobs, the number of threads, must be None, -1 or at least 1, got {n_jobs!r}. "

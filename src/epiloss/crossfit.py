@@ -104,7 +104,10 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
 
 
 def average_bounds(
-    parts: Sequence[tuple[Codes, CrossfitBound]], n_rows: int, level: float
+    parts: Sequence[tuple[Codes, CrossfitBound]],
+    n_rows: int,
+    level: float,
+    clusters: Codes | None = None,
 ) -> CrossfitBound:
     """Return the bound averaged over parts, each with its rows among ``n_rows``, by their number."""
     total = sum(len(rows) for rows, _ in parts)
@@ -116,16 +119,20 @@ def average_bounds(
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
     influence = Influence(contribution)
     # the parts share what they learned from, so their scores are averaged and not added up
-    estimate = normal_estimate(value, influence.stderr(), level)
+    estimate = normal_estimate(value, influence.stderr(clusters), level)
     return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
 
 
-def sum_of_bounds(bounds: Sequence[CrossfitBound], level: float) -> CrossfitBound:
+def sum_of_bounds(
+    bounds: Sequence[CrossfitBound], level: float, clusters: Codes | None = None
+) -> CrossfitBound:
     """Return the bound on a loss summed over classes; a single one keeps its own interval."""
     if len(bounds) == 1:
         return bounds[0]
     influence = reduce(add, (bound.influence for bound in bounds))
-    estimate = normal_estimate(sum(bound.estimate.value for bound in bounds), influence.stderr(), level)
+    estimate = normal_estimate(
+        sum(bound.estimate.value for bound in bounds), influence.stderr(clusters), level
+    )
     # the smallest of K p-values, taken K times, whatever their dependence
     least = min(bound.estimate.pvalue or 0.0 for bound in bounds)
     return CrossfitBound(replace(estimate, pvalue=min(1.0, len(bounds) * least)), influence)
@@ -152,11 +159,16 @@ def cross_fitted_directions(
     learner: Learner,
     generator: np.random.Generator,
     weights: Floats | None = None,
+    clusters: Codes | None = None,
     n_folds: int = 5,
 ) -> Directions:
     """Learn ``g`` on all folds but one, and centre it and the labels on that one."""
     features = narrowed(features, int(generator.integers(2**31)))
-    fold = _balanced_folds(scores, n_folds, generator)
+    fold = (
+        _balanced_folds(scores, n_folds, generator)
+        if clusters is None
+        else generator.permutation(int(clusters.max()) + 1)[clusters] % n_folds
+    )
     weight = np.ones(len(scores)) if weights is None else weights
     seeds = generator.integers(2**31, size=n_folds)
     prediction, residual, square = np.empty((3, len(scores)))

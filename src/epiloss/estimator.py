@@ -41,6 +41,7 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         swap: bool = True,
         repeats: int = 1,
         recalibrate: Any = None,
+        adjust: str = "benjamini-hochberg",
         pos_label: Any = None,
         classes: Any = None,
         level: float = 0.95,
@@ -59,6 +60,7 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         self.swap = swap
         self.repeats = repeats
         self.recalibrate = recalibrate
+        self.adjust = adjust
         self.pos_label = pos_label
         self.classes = classes
         self.level = level
@@ -66,9 +68,16 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         self.n_jobs = n_jobs
 
     def fit(
-        self, X: Any, y_true: Any, y_prob: Any, *, groups: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y_true: Any,
+        y_prob: Any,
+        *,
+        groups: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
     ) -> Auditor:
         """Run the audit on these rows."""
-        options = self.get_params(deep=False)
-        self.audit_ = audit(y_true, y_prob, X, groups=groups, sample_weight=sample_weight, **options)
+        per_row = {"groups": groups, "sample_weight": sample_weight, "clusters": clusters}
+        self.audit_ = audit(y_true, y_prob, X, **per_row, **self.get_params(deep=False))
         return self

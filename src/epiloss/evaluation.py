@@ -34,7 +34,7 @@ from epiloss.partition.base import LearningRows
 from epiloss.recalibration import checked_recalibration, resolve_recalibrator
 from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
-from epiloss.splitting import Fold, stratified_fold
+from epiloss.splitting import Fold, clustered_fold, stratified_fold
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class BinaryProblem:
     features: Features | None
     groups: Codes | None
     weights: Floats | None
+    clusters: Codes | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Eval
     splits, curves, trees = _generators(seed)
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
     level_set = raw_levels.assign(problem.scores)
-    repeats = _split_folds(plan, level_set, splits)
+    repeats = _split_folds(problem, plan, level_set, splits)
     results = [
         [
             _evaluate_fold(problem, plan, fold, _recalibrated(problem, plan, fold, curves), trees)
@@ -148,7 +149,7 @@ def crossfit(problem: BinaryProblem, seed: int, level: float) -> CrossfitBound |
     directions = _directions(
         problem, problem.scores, np.arange(len(problem.scores)), _crossfit_generator(seed)
     )
-    return crossfit_bound(directions, level)
+    return crossfit_bound(directions, level, problem.clusters)
 
 
 def crossfit_recalibrated(
@@ -159,14 +160,15 @@ def crossfit_recalibrated(
         return None
     splits, curves, _ = _generators(seed)
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
-    repeats = _split_folds(plan, raw_levels.assign(problem.scores), splits)
+    repeats = _split_folds(problem, plan, raw_levels.assign(problem.scores), splits)
     generator = _crossfit_generator(seed)
     parts = []
     for fold in chain.from_iterable(repeats):
         scores = _recalibrated(problem, plan, fold, curves).scores
         directions = _directions(problem, scores, fold.evaluate, generator)
-        parts.append((fold.evaluate, crossfit_bound(directions, level)))
-    return average_bounds(parts, len(problem.scores), level)
+        clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
+        parts.append((fold.evaluate, crossfit_bound(directions, level, clusters)))
+    return average_bounds(parts, len(problem.scores), level, problem.clusters)
 
 
 def _directions(
@@ -181,6 +183,7 @@ def _directions(
         learner=Blend(),
         generator=generator,
         weights=None if problem.weights is None else problem.weights[rows],
+        clusters=None if problem.clusters is None else problem.clusters[rows],
     )
 
 
@@ -274,13 +277,19 @@ def _folds(
     if problem.groups is not None or problem.features is None:
         everything = np.arange(len(level_set))
         return [[Fold(everything[:0], everything)]]
-    return _split_folds(plan, level_set, generator)
+    return _split_folds(problem, plan, level_set, generator)
 
 
-def _split_folds(plan: Plan, level_set: Codes, generator: np.random.Generator) -> list[list[Fold]]:
+def _split_folds(
+    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
     repeats = []
     for _ in range(plan.repeats):
-        fold = stratified_fold(level_set, plan.split, generator)
+        fold = (
+            stratified_fold(level_set, plan.split, generator)
+            if problem.clusters is None
+            else clustered_fold(problem.clusters, plan.split, generator)
+        )
         if not len(fold.learn) or not len(fold.evaluate):
             raise DataError(
                 f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
@@ -314,10 +323,12 @@ def _evaluate_fold(
         scores=scores,
         rule=problem.rule,
         weights=weights,
+        clusters=None if problem.clusters is None else problem.clusters[rows],
         curves=curves,
     )
     join = pool_small_regions if partition is None else partition.join_small
-    into = join(stats.level_set, stats.region, stats.n)
+    sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
+    into = join(stats.level_set, stats.region, sizes)
     region = into[cell_of(stats, level_set, region)]
     joined = JoinedRegions(stats.level_set, stats.region, into)
     stats = stats.relabel(into)

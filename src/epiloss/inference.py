@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import betainc, betaincinv, ndtr, ndtri
 
+from epiloss.errors import OptionError
 from epiloss.results import Estimate
+from epiloss.scoring import Floats
 
 
 def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
@@ -23,3 +25,53 @@ def one_sided_pvalue(value: float, stderr: float) -> float | None:
     if stderr == 0:
         return 1.0 if value <= 0 else 0.0
     return float(ndtr(-value / stderr))
+
+
+def rate_interval(ones: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the exact interval (Clopper-Pearson) of the rates behind ``ones`` in ``n`` labels.
+
+    Examples
+    --------
+    >>> low, high = rate_interval(np.array([0.0, 5.0]), np.array([10.0, 10.0]), 0.95)
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([0.0, 0.187], [0.308, 0.813])
+    """
+    tail, zeros = (1 - level) / 2, n - ones
+    low = betaincinv(np.maximum(ones, 1e-9), zeros + 1, tail)
+    high = betaincinv(ones + 1, np.maximum(zeros, 1e-9), 1 - tail)
+    return np.where(ones > 0, low, 0.0), np.where(zeros > 0, high, 1.0)
+
+
+def rate_pvalue(ones: Floats, n: Floats, rate: Floats) -> Floats:
+    """Return the exact two-sided p-value of ``ones`` in ``n`` labels where the rate is ``rate``."""
+    zeros, rate = n - ones, np.clip(rate, 1e-12, 1 - 1e-12)
+    at_most = np.where(zeros > 0, betainc(np.maximum(zeros, 1e-9), ones + 1, 1 - rate), 1.0)
+    at_least = np.where(ones > 0, betainc(np.maximum(ones, 1e-9), zeros + 1, rate), 1.0)
+    return np.asarray(np.minimum(2 * np.minimum(at_most, at_least), 1.0), float)
+
+
+def adjusted_pvalues(pvalues: Floats, method: str = "benjamini-hochberg") -> Floats:
+    """Return p-values adjusted for their number.
+
+    ``"benjamini-hochberg"`` bounds the expected share of false discoveries; ``"max"`` bounds the
+    chance of a single one, from the distribution of the most extreme of independent tests.
+
+    Examples
+    --------
+    >>> adjusted_pvalues(np.array([0.01, 0.04, 0.03])).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    m = len(pvalues)
+    order = np.argsort(pvalues, kind="stable")
+    ordered = pvalues[order]
+    if method == "benjamini-hochberg":
+        stepped = np.minimum.accumulate((ordered * m / np.arange(1, m + 1))[::-1])[::-1]
+    elif method == "max":
+        # the smallest of what is left, one test after the other (step-down)
+        left = np.arange(m, 0, -1)
+        stepped = np.maximum.accumulate(-np.expm1(left * np.log1p(-np.minimum(ordered, 1 - 1e-16))))
+    else:
+        raise OptionError(f"adjust must be 'benjamini-hochberg' or 'max', got {method!r}.")
+    adjusted = np.empty(m)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
 from epiloss.regions import RegionStats
@@ -30,6 +31,8 @@ class RegionLosses:
     score_mean: Floats
     label_mean: Floats
     level_label_mean: Floats
+    expected_mean: Floats  # the level set's rate, shifted along the curve to the region's scores
+    effective_n: Floats
     plugin: Floats
 
 
@@ -97,6 +100,8 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
     position = np.searchsorted(levels.level_set, stats.level_set)
     level_mean = _probability(levels.mean("label"))[position]
     label_mean = _probability(stats.mean("label"))
+    tilt = _curve_mean(stats) - _curve_mean(levels)[position]
+    margin = 0.5 / levels.effective_n[position]  # no rate is known to be 0 or 1
     return RegionLosses(
         level_set=stats.level_set,
         region=stats.region,
@@ -105,6 +110,8 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
         score_mean=stats.mean("score"),
         label_mean=label_mean,
         level_label_mean=level_mean,
+        expected_mean=np.clip(level_mean + tilt, margin, 1 - margin),
+        effective_n=stats.effective_n,
         plugin=rule.divergence(level_mean, label_mean),
     )
 
@@ -125,7 +132,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
     )
     variance = np.maximum(levels.mean("score_sq") - score_mean**2, 0.0)
     covariance = levels.mean("score_label") - score_mean * label_mean
-    several = levels.n > 1
+    several = _several(levels)
     size = np.where(several, n, 2.0)
     binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
     within = _within_bins(levels, rule, score_mean, label_mean)
@@ -155,12 +162,22 @@ def conservative_explained_loss(stats: RegionStats) -> float:
     levels = stats.by_level_set()
     position = np.searchsorted(levels.level_set, stats.level_set)
     below = _over_regions(stats, position, _conservative_entropy(stats, upper=True))
-    explained = np.where(levels.n > 1, _conservative_entropy(levels, upper=False) - below, 0.0)
+    explained = np.where(_several(levels), _conservative_entropy(levels, upper=False) - below, 0.0)
     return float(levels["weight"] @ explained / levels["weight"].sum())
 
 
+def _curve_mean(cells: RegionStats) -> Floats:
+    mean: Floats = (cells.mean("curve_a") + cells.mean("curve_b")) / 2
+    return mean
+
+
+def _several(cells: RegionStats) -> NDArray[np.bool_]:
+    """Tell which cells have more than one independent label."""
+    return np.asarray(cells.effective_n > 1 + 1e-6)
+
+
 def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
-    n = np.where(cells.n > 1, cells.effective_n, 2.0)  # a single row is dealt with by the caller
+    n = np.where(_several(cells), cells.effective_n, 2.0)  # a single row is dealt with by the caller
     return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
 
 

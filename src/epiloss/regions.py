@@ -6,7 +6,6 @@ associative and commutative: any split of the rows, in any order, gives the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,16 +64,19 @@ class RegionStats:
         scores: Floats,
         rule: ScoringRule,
         weights: Floats | None = None,
+        clusters: Codes | None = None,
         curves: tuple[Floats, Floats] | None = None,
         plan: tuple[str, str] = ("", ""),
     ) -> RegionStats:
         """Add up rows; ``curves`` are two independent estimates of each row's calibrated score.
 
-        Weights must lie in [0, 1]: scale them first.
+        Weights must lie in [0, 1]: scale them first. Rows of one cell and one cluster count as one.
         """
         values = _row_values(labels, scores, rule, weights, curves)
         n_regions = int(region.max(initial=0)) + 1
         cell, code = _compress(level_set * n_regions + region)
+        if clusters is not None:
+            values["weight_sq"] = values["weight"] * _cluster_weight(code, clusters, values["weight"])
         sums = np.stack([_fixed_point_sums(code, values[name], len(cell)) for name in FIELDS], axis=1)
         return cls(cell // n_regions, cell % n_regions, sums, plan)
 
@@ -144,7 +146,7 @@ def _row_values(
     rule: ScoringRule,
     weights: Floats | None,
     curves: tuple[Floats, Floats] | None,
-) -> Mapping[str, Floats]:
+) -> dict[str, Floats]:
     one = np.ones(len(scores))
     w = one if weights is None else weights
     a, b = (scores, scores) if curves is None else curves
@@ -166,6 +168,12 @@ def _row_values(
         "curve_b": w * b,
         "curve_entropy": w * rule.pair_entropy(a, b),
     }
+
+
+def _cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
+    """Return for each row the weight of its cluster in its cell."""
+    pair = np.unique(code * (int(clusters.max()) + 1) + clusters, return_inverse=True)[1]
+    return np.bincount(pair, weight).astype(float)[pair]
 
 
 def _compress(codes: Codes) -> tuple[Codes, Codes]:

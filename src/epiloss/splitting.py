@@ -37,3 +37,17 @@ def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Gene
     wanted = np.floor(size * fraction + generator.random(len(size)))
     learns = rank < np.repeat(wanted, size)
     return Fold(np.sort(order[learns]), np.sort(order[~learns]))
+
+
+def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Generator) -> Fold:
+    """Draw whole clusters for learning, so that none has rows on both sides.
+
+    Examples
+    --------
+    >>> fold = clustered_fold(np.array([0, 0, 1, 1]), 0.5, np.random.default_rng(0))
+    >>> len(fold.learn), len(fold.evaluate)
+    (2, 2)
+    """
+    rank = generator.permutation(int(clusters.max()) + 1)[clusters]
+    learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
+    return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))

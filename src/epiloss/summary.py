@@ -15,6 +15,7 @@ from epiloss.errors import OptionError
 from epiloss.evaluation import Evaluation
 from epiloss.inference import normal_estimate, one_sided_pvalue
 from epiloss.influence import Influence
+from epiloss.levelsets import Codes
 from epiloss.results import Audit, Bounds, Estimate
 from epiloss.scoring import Brier, ScoringRule
 from epiloss.tables import level_set_table, region_table
@@ -36,12 +37,15 @@ def summarise(
 
     blind = problem.features is None and problem.groups is None
     induced = 0.0 if blind else total("induced")
-    crossfit = _crossfit(crossfits, options)
+    clusters = problem.clusters
+    crossfit = _crossfit(crossfits, options, clusters)
     influence = {
         name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
     }
     level = options["level"]
-    by_regions = _tested(total("explained") - induced, influence["grouping_loss"].stderr(), level)
+    by_regions = _tested(
+        total("explained") - induced, influence["grouping_loss"].stderr(clusters), level
+    )
     grouping = by_regions if crossfit is None else crossfit.estimate
     if crossfit is not None:
         influence["grouping_loss"] = crossfit.influence
@@ -57,10 +61,12 @@ def summarise(
         method="partition" if crossfit is None else "crossfit",
         n_samples=len(problem.labels),
         n_evaluated=max(one.n_evaluated for one in evaluations),
-        score=normal_estimate(score, influence["score"].stderr(), level),
-        calibration_loss=normal_estimate(calibration, influence["calibration_loss"].stderr(), level),
+        score=normal_estimate(score, influence["score"].stderr(clusters), level),
+        calibration_loss=normal_estimate(
+            calibration, influence["calibration_loss"].stderr(clusters), level
+        ),
         grouping_loss=grouping,
-        remainder=normal_estimate(remainder, left.stderr(), level),
+        remainder=normal_estimate(remainder, left.stderr(clusters), level),
         plugin=total("plugin"),
         bias=total("bias"),
         explained=total("explained"),
@@ -69,7 +75,7 @@ def summarise(
         partition_bound=by_regions,
         crossfit_bound=None if crossfit is None else crossfit.estimate,
         level_sets=level_set_table(evaluations),
-        regions=region_table(evaluations, problem.groups),
+        regions=region_table(evaluations, problem.groups, level=level, adjust=options["adjust"]),
         options=dict(options),
         warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
         recalibrated=recalibrated,
@@ -77,7 +83,7 @@ def summarise(
 
 
 def _crossfit(
-    crossfits: Sequence[CrossfitBound | None], options: Mapping[str, Any]
+    crossfits: Sequence[CrossfitBound | None], options: Mapping[str, Any], clusters: Codes | None
 ) -> CrossfitBound | None:
     found = [bound for bound in crossfits if bound is not None]
     if options["method"] == "crossfit" and not found:
@@ -85,7 +91,7 @@ def _crossfit(
             "method 'crossfit' needs X and a task that conditions on one score. Use method='partition' "
             "with groups=, without X, and for task 'joint'."
         )
-    return sum_of_bounds(found, options["level"]) if found else None
+    return sum_of_bounds(found, options["level"], clusters) if found else None
 
 
 def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.evaluation import Evaluation, JoinedRegions
+from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue
 from epiloss.losses import RegionLosses
 from epiloss.results import Table
 from epiloss.validation import Groups
@@ -32,16 +33,25 @@ def level_set_table(evaluations: Sequence[Evaluation]) -> Table:
     return _stacked([_level_columns(one) for one in evaluations])
 
 
-def region_table(evaluations: Sequence[Evaluation], groups: Groups | None) -> Table:
-    """Return a row per region; ``deviation`` is its rate less its level set's."""
-    return _stacked(
+def region_table(
+    evaluations: Sequence[Evaluation], groups: Groups | None, *, level: float, adjust: str
+) -> Table:
+    """Return a row per region, whose rows had no part in choosing it.
+
+    ``low`` and ``high`` are the exact interval of its rate; ``expected`` is the rate of its level set
+    at its mean score, ``deviation`` how far it is from that, and ``pvalue_adjusted`` the p-value of
+    no deviation, adjusted for the number of regions.
+    """
+    table = _stacked(
         [
             {"fold": np.full(len(part.n), fold), **_class_column(one, len(part.n))}
-            | _region_columns(part, joined, groups)
+            | _region_columns(part, joined, groups, level)
             for one in evaluations
             for fold, (part, joined) in enumerate(zip(one.regions, one.joined, strict=True))
         ]
     )
+    adjusted = adjusted_pvalues(table["pvalue"], adjust)
+    return Table({**table.columns, "pvalue_adjusted": adjusted})
 
 
 def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
@@ -56,17 +66,23 @@ def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
 
 
 def _region_columns(
-    part: RegionLosses, joined: JoinedRegions, groups: Groups | None
+    part: RegionLosses, joined: JoinedRegions, groups: Groups | None, level: float
 ) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"level_set": part.level_set, "region": part.region}
     if groups is not None:
         columns["group"] = _group_names(part, joined, groups)
+    ones = part.label_mean * part.effective_n
+    low, high = rate_interval(ones, part.effective_n, level)
     return columns | {
         "n": np.rint(part.n).astype(np.int64),
         "share": part.weight / part.weight.sum(),
         "score_mean": part.score_mean,
         "label_mean": part.label_mean,
-        "deviation": part.label_mean - part.level_label_mean,
+        "low": low,
+        "high": high,
+        "expected": part.expected_mean,
+        "deviation": part.label_mean - part.expected_mean,
+        "pvalue": rate_pvalue(ones, part.effective_n, part.expected_mean),
         "plugin": part.plugin,
     }
 

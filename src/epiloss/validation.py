@@ -42,6 +42,7 @@ class Problem:
     features: Features | None
     groups: Groups | None
     weights: Floats | None  # scaled by a power of two to at most 1
+    clusters: Codes | None
     warnings: tuple[str, ...]
 
 
@@ -55,6 +56,7 @@ def read_problem(
     sample_weight: Any,
     pos_label: Any,
     classes: Sequence[Any] | None,
+    clusters: Any = None,
 ) -> Problem:
     """Check everything that the user brings, and say in one sentence what is wrong."""
     if task is not None and task not in TASKS:
@@ -73,19 +75,29 @@ def read_problem(
     if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
         warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
     features = None if X is None or _is_empty_mapping(X) else Features.read(X)
-    read_groups = None if groups is None else _read_groups(groups)
+    read_groups = None if groups is None else _read_groups(groups, "groups")
+    read_clusters = None if clusters is None else _read_groups(clusters, "clusters").codes
     weights = None if sample_weight is None else _read_weights(sample_weight)
     _check_lengths(
         len(scores),
         X=None if features is None else features.n_rows,
         groups=None if read_groups is None else len(read_groups.codes),
         sample_weight=None if weights is None else len(weights),
+        clusters=None if read_clusters is None else len(read_clusters),
     )
     if features is not None and not features.names:
         features = None  # a table without columns tells nothing
-    columns_of_task = _columns_of_task(scores, task, positive)
     problem = Problem(
-        task, names, positive, codes, columns_of_task, features, read_groups, weights, tuple(warnings)
+        task,
+        names,
+        positive,
+        codes,
+        _columns_of_task(scores, task, positive),
+        features,
+        read_groups,
+        weights,
+        read_clusters,
+        tuple(warnings),
     )
     return _with_two_classes(_without_zero_weights(problem))
 
@@ -296,11 +308,11 @@ def _columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
     return np.ascontiguousarray(scores[:, positive])
 
 
-def _read_groups(groups: Any) -> Groups:
-    values = _array(groups, "groups")
+def _read_groups(groups: Any, what: str) -> Groups:
+    values = _array(groups, what)
     if values.ndim != 1:
         raise DataError(
-            f"groups must have one entry per row, got shape {values.shape}. Join columns into one first."
+            f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
         )
     names = np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
     distinct, codes = np.unique(names, return_inverse=True)
@@ -337,6 +349,7 @@ def _without_zero_weights(problem: Problem) -> Problem:
         features=None if features is None else features.take(np.flatnonzero(keep)),
         groups=None if groups is None else Groups(groups.codes[keep], groups.names),
         weights=problem.weights[keep],
+        clusters=None if problem.clusters is None else problem.clusters[keep],
         warnings=(*problem.warnings, f"rows of weight 0, left out: {int((~keep).sum())}."),
     )
 
