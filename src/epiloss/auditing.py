@@ -20,6 +20,7 @@ from epiloss.evaluation import (
 from epiloss.levelsets import checked_count
 from epiloss.partition import resolve_partition
 from epiloss.recalibration import resolve_recalibrator
+from epiloss.repeated import read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.summary import summarise
@@ -59,8 +60,9 @@ def audit(
 
     Parameters
     ----------
-    y_true : array-like (n,)
-        Labels: numbers, booleans or strings; or one-hot rows.
+    y_true : array-like (n,) or (n, r)
+        Labels: numbers, booleans or strings; or one-hot rows. Several labels a row for one score,
+        NaN where one is missing, measure the grouping loss from both sides.
     y_prob : array-like (n,) or (n, K)
         Probabilities of the positive class, or of each class.
     X : array-like (n, d), data frame or mapping of columns, optional
@@ -132,6 +134,9 @@ def audit(
         n_jobs=None if n_jobs is None else int(n_jobs),
     )
     resolve_recalibrator(recalibrate)  # a wrong option is told before any work
+    ratings = read_ratings(y_true, y_prob, pos_label)
+    if ratings is not None:
+        y_true, pos_label = ratings.drawn(np.random.default_rng(seed)), None
     problem = read_problem(
         y_true,
         y_prob,
@@ -146,7 +151,7 @@ def audit(
     options = {
         "bins": np.asarray(bins).tolist(),
         "binning": binning,
-        "partition": "groups" if groups is not None else plan.partitioner.name,
+        "partition": _regions_named(X, groups, plan),
         "region_ratio": region_ratio,
         "curve": type(plan.curve).__name__,
         "split": split,
@@ -168,7 +173,16 @@ def audit(
         after = summarise(problem, scoring, again, bounds, options, None)
     evaluations = [evaluate(one, plan, seed) for one in binaries]
     bounds = [crossfit(one, seed, level) for one in crossfits]
-    return summarise(problem, scoring, evaluations, bounds, options, after)
+    result = summarise(problem, scoring, evaluations, bounds, options, after)
+    if ratings is None:
+        return result
+    return with_ratings(result, ratings, problem, level=level, generator=np.random.default_rng(seed))
+
+
+def _regions_named(X: Any, groups: Any, plan: Plan) -> str:
+    if groups is not None:
+        return "groups"
+    return "level set" if X is None else plan.partitioner.name
 
 
 def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:

@@ -8,7 +8,7 @@ _RULES = {"brier": "Brier score", "log": "log-loss"}
 _LINES = (
     ("score", "score"),
     ("calibration_loss", "= calibration loss"),
-    ("grouping_loss", "+ grouping loss, at least"),
+    ("grouping_loss", "+ grouping loss"),
     ("remainder", "+ remainder"),
 )
 _TITLE, _VALUE, _INTERVAL = 32, 12, 22
@@ -20,7 +20,13 @@ def ledger(audit: Audit) -> str:
     lines = [_headline(audit), "", _titles(audit, len(columns))]
     for name, title in _LINES:
         cells = [_with_interval(getattr(column, name)) for column in columns]
+        if name == "grouping_loss" and audit.irreducible_loss is None:
+            title += ", at least"
         lines.append(f"{title:{_TITLE}}{''.join(cells)}".rstrip())
+    if audit.irreducible_loss is not None:
+        lines.append(
+            f"{'  (irreducible loss)':{_TITLE}}{_with_interval(audit.irreducible_loss)}".rstrip()
+        )
     lines += ["", *_terms(audit)]
     notes = [f"note: {warning}" for warning in audit.warnings]
     if audit.recalibrated is not None:

@@ -125,6 +125,7 @@ class Audit:
     bounds: Bounds
     partition_bound: Estimate
     crossfit_bound: Estimate | None
+    irreducible_loss: Estimate | None  # known from repeated labels only
     level_sets: Table = field(repr=False)
     regions: Table = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)

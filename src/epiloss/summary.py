@@ -43,9 +43,10 @@ def summarise(
         name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
     }
     level = options["level"]
-    by_regions = _tested(
-        total("explained") - induced, influence["grouping_loss"].stderr(clusters), level
-    )
+    by_regions = Estimate(0.0)
+    if not blind:
+        stderr = influence["grouping_loss"].stderr(clusters)
+        by_regions = _tested(total("explained") - induced, stderr, level)
     grouping = by_regions if crossfit is None else crossfit.estimate
     if crossfit is not None:
         influence["grouping_loss"] = crossfit.influence
@@ -74,6 +75,7 @@ def summarise(
         bounds=_bounds(evaluations, rule),
         partition_bound=by_regions,
         crossfit_bound=None if crossfit is None else crossfit.estimate,
+        irreducible_loss=None,
         level_sets=level_set_table(evaluations),
         regions=region_table(evaluations, problem.groups, level=level, adjust=options["adjust"]),
         options=dict(options),
