@@ -13,7 +13,8 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	# the workers take the cores; threads inside them would only wait for each other
+	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable '.[files]'

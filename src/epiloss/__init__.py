@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epiloss.auditing import audit as audit
+    from epiloss.comparison import Comparison as Comparison
+    from epiloss.comparison import compare as compare
+    from epiloss.drifting import Drift as Drift
+    from epiloss.drifting import drift as drift
     from epiloss.errors import DataError as DataError
     from epiloss.errors import MissingExtraError as MissingExtraError
     from epiloss.errors import OptionError as OptionError
@@ -34,7 +38,9 @@ _HOMES = {
     "Auditor": "estimator",
     "Bounds": "results",
     "Brier": "scoring",
+    "Comparison": "comparison",
     "DataError": "errors",
+    "Drift": "drifting",
     "Estimate": "results",
     "GroupingDisplay": "plot.display",
     "Log": "scoring",
@@ -43,6 +49,8 @@ _HOMES = {
     "RegionStats": "regions",
     "ScoringRule": "scoring",
     "Table": "results",
+    "compare": "comparison",
+    "drift": "drifting",
 }
 _MODULES = ("simulate", "data")
 

@@ -117,11 +117,9 @@ def audit(
     >>> bool(result.grouping_loss.value > 0.02), bool(abs(result.calibration_loss.value) < 0.002)
     (True, True)
     """
-    _check_options(
-        split=split, repeats=repeats, level=level, method=method, adjust=adjust, n_jobs=n_jobs
-    )
+    check_options(split=split, repeats=repeats, level=level, method=method, adjust=adjust, n_jobs=n_jobs)
     scoring = resolve_rule(rule)
-    seed = _seed(random_state)
+    seed = seed_of(random_state)
     plan = Plan(
         bins=int(bins) if isinstance(bins, np.integer) else bins,
         binning=binning,
@@ -164,7 +162,7 @@ def audit(
         "random_state": seed,
         "classes": [str(name) for name in problem.classes],
     }
-    binaries = _binary_problems(problem, plan, scoring)
+    binaries = binary_problems(problem, plan, scoring)
     after = None
     crossfits = [] if method == "partition" else binaries
     if recalibrate is not None:
@@ -185,7 +183,7 @@ def _regions_named(X: Any, groups: Any, plan: Plan) -> str:
     return "level set" if X is None else plan.partitioner.name
 
 
-def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:
+def binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:
     """Reduce the task to binary problems whose losses add up."""
     groups = None if problem.groups is None else problem.groups.codes
     shared = (problem.features, groups, problem.weights, problem.clusters)
@@ -217,9 +215,10 @@ def _binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bi
     ]
 
 
-def _check_options(
+def check_options(
     *, split: float, repeats: int, level: float, method: str, adjust: str, n_jobs: int | None
 ) -> None:
+    """Refuse options that mean nothing."""
     if not _is_real(split) or not 0 < split < 1:
         raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
     if not _is_whole(repeats) or repeats < 1:
@@ -245,7 +244,8 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _seed(random_state: int | np.random.Generator | None) -> int:
+def seed_of(random_state: int | np.random.Generator | None) -> int:
+    """Return the one number that all randomness is drawn from."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):

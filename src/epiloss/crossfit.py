@@ -82,7 +82,10 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
     of ``theta`` may be twice what its rows show where there is nothing to learn: the test, and the
     interval near zero, allow for it.
     """
-    value = float(np.mean([_debiased_square(fold) for fold in directions.folds()]))
+    squares, noise = np.array([_debiased_square(fold) for fold in directions.folds()]).T
+    value = float(squares.mean())
+    # squared noise varies by twice its square, and by a quarter more as the folds share rows
+    beyond = 2.5 * float(noise @ noise) / len(noise) ** 2
     theta, v = directions.mean(directions.product), directions.mean(directions.square)
     if v <= 0:
         flat = Influence(np.zeros(len(directions.weight)))
@@ -98,7 +101,7 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
     learned = np.clip((theta - 1.645 * np.sqrt(2) * theta_stderr) / v, 0, 1)
     reach = ndtri((1 + level) / 2) * Influence(influence).stderr(clusters) * np.sqrt(2 - learned)
     low, high = (float(max(end, 0.0) ** 2) for end in (root - reach, root + reach))
-    on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned))
+    on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned), beyond)
     estimate = Estimate(value, on_value.stderr(clusters), low, high, pvalue)
     return CrossfitBound(estimate, on_value)
 
@@ -111,13 +114,14 @@ def average_bounds(
 ) -> CrossfitBound:
     """Return the bound averaged over parts, each with its rows among ``n_rows``, by their number."""
     total = sum(len(rows) for rows, _ in parts)
-    contribution, value, pvalue_score = np.zeros(n_rows), 0.0, 0.0
+    contribution, beyond, value, pvalue_score = np.zeros(n_rows), 0.0, 0.0, 0.0
     for rows, bound in parts:
         share = len(rows) / total
         contribution[rows] += share * bound.influence.contribution
+        beyond += share**2 * bound.influence.beyond
         value += share * bound.estimate.value
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
-    influence = Influence(contribution)
+    influence = Influence(contribution, beyond)
     # the parts share what they learned from, so their scores are averaged and not added up
     estimate = normal_estimate(value, influence.stderr(clusters), level)
     return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
@@ -142,12 +146,13 @@ def _normal_score(pvalue: float | None) -> float:
     return float(-ndtri(np.clip(1.0 if pvalue is None else pvalue, 1e-300, 1 - 1e-16)))
 
 
-def _debiased_square(fold: Directions) -> float:
+def _debiased_square(fold: Directions) -> tuple[float, float]:
+    """Return ``(theta^2 - var theta) / v``, and what was taken off."""
     v = fold.mean(fold.square)
     if v <= 0:
-        return 0.0
-    noise = Influence(fold.contribution(fold.product)).stderr()
-    return (fold.mean(fold.product) ** 2 - noise**2) / v
+        return 0.0, 0.0
+    noise = Influence(fold.contribution(fold.product)).stderr() ** 2 / v
+    return fold.mean(fold.product) ** 2 / v - noise, noise
 
 
 def cross_fitted_directions(

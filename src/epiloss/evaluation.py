@@ -207,11 +207,11 @@ def _evaluation(
         [fold.joined for fold in folds],
         edges,
         len(np.unique(np.concatenate([fold.terms.rows for fold in folds]))),
-        _influence(levels, repeats, len(problem.scores)),
+        influence_of_rows(levels, repeats, len(problem.scores)),
     )
 
 
-def _influence(
+def influence_of_rows(
     levels: LevelSetLosses, repeats: Sequence[RowTerms], n_rows: int
 ) -> Mapping[str, Influence]:
     """Return each row's influence on the mean over all repeats."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
@@ -25,6 +27,23 @@ def one_sided_pvalue(value: float, stderr: float) -> float | None:
     if stderr == 0:
         return 1.0 if value <= 0 else 0.0
     return float(ndtr(-value / stderr))
+
+
+def difference_estimate(value: float, stderr: float, level: float) -> Estimate:
+    """Return a difference with its normal interval and the two-sided p-value of none.
+
+    Examples
+    --------
+    >>> difference = difference_estimate(1.96, 1.0, 0.95)
+    >>> f"{difference:.1f}", f"{difference.pvalue:.2f}"
+    ('2.0 [0.0, 3.9]', '0.05')
+    """
+    estimate = normal_estimate(value, stderr, level)
+    if estimate.stderr is None:
+        return estimate
+    if stderr == 0:
+        return replace(estimate, pvalue=1.0 if value == 0 else 0.0)
+    return replace(estimate, pvalue=float(2 * ndtr(-abs(value) / stderr)))
 
 
 def rate_interval(ones: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:

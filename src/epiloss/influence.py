@@ -38,6 +38,13 @@ class Influence:
     def __sub__(self, other: Influence) -> Influence:
         return Influence(self.contribution - other.contribution, self.beyond + other.beyond)
 
+    def by_cluster(self, clusters: Codes | None) -> Influence:
+        """Return the influence of whole clusters, whose rows may depend on each other."""
+        if clusters is None:
+            return self
+        sums = np.bincount(clusters, self.contribution).astype(float)
+        return Influence(sums[np.bincount(clusters) > 0], self.beyond)
+
     def stderr(self, clusters: Codes | None = None) -> float:
         """Return the standard error; rows of one cluster may depend on each other.
 
@@ -47,10 +54,7 @@ class Influence:
         >>> round(errors.stderr(), 3), round(errors.stderr(np.array([0, 1, 0, 1])), 3)
         (0.231, 0.4)
         """
-        parts = self.contribution
-        if clusters is not None:
-            sums = np.bincount(clusters, parts).astype(float)
-            parts = sums[np.bincount(clusters) > 0]
+        parts = self.by_cluster(clusters).contribution
         n = len(parts)
         if n < 2:
             return float("nan")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss.atomic import write_text
 from epiloss.errors import MissingExtraError
+from epiloss.influence import Influence
 
 SCHEMA = 1  # of to_dict and to_json
 
@@ -131,18 +132,21 @@ class Audit:
     options: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
     recalibrated: Audit | None = field(default=None, repr=False)
+    # of each row, or cluster, on each loss: what compares audits of the same rows; not written out
+    influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; what is not finite becomes None."""
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()
+            if name != "influence"
         }
         plain["bounds"] = dict(vars(self.bounds))
         plain["options"] = dict(self.options)
         plain["warnings"] = list(self.warnings)
         plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
-        finite: dict[str, Any] = _finite({"schema": SCHEMA, **plain})
+        finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
         return finite
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -158,14 +162,14 @@ class Audit:
         return ledger(self)
 
 
-def _finite(value: Any) -> Any:
+def for_json(value: Any) -> Any:
     """Return the value with floats that JSON does not know replaced by None."""
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: for_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [for_json(part) for part in value]
     if isinstance(value, np.generic):
-        return _finite(value.item())
+        return for_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

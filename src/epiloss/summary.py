@@ -81,6 +81,7 @@ def summarise(
         options=dict(options),
         warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
         recalibrated=recalibrated,
+        influence={name: part.by_cluster(clusters) for name, part in influence.items()},
     )
 
 

@@ -1,0 +1,506 @@
+"""Whether intervals cover, tests keep their level and lower bounds stay below the truth.
+
+    python experiments/coverage.py --repetitions 200 --jobs 2
+
+In each setting the losses are known, so that every repetition draws a sample, audits it and is
+compared with them. An interval is for the quantity that it names:
+
+- of the score and the calibration loss, the true ones;
+- of the partition bound, the loss explained by the regions of this very repetition less the one
+  induced by its bins, ``E[(E[Q|region] - E[Q|bin])^2] - E[Var(C|bin)]``, averaged over the two halves
+  and integrated over ``REFERENCE_ROWS`` further rows whose true probabilities are known;
+- of the cross-fitted bound, ``E[g (Q-C)]^2 / E[Var(g|S)]`` for the predictions ``g`` learned in this
+  repetition, pooled over folds and integrated over the same further rows ("cover"); and, given the
+  rows of the sample, ``mean(a (q-c))^2 / mean(a^2)`` for their own directions ``a`` ("on rows").
+
+A lower bound is valid if its lower limit exceeds the true grouping loss in at most 2.5% of samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import importlib.util
+import io
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn.ensemble  # noqa: F401  # loaded before the limit on threads, so that it is reached
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import track
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+import epiloss
+from epiloss.atomic import write_text
+from epiloss.crossfit import cross_fitted_directions, crossfit_bound
+from epiloss.features import Features
+from epiloss.learners import Blend, Fitted
+from epiloss.levelsets import Codes, uniform_level_sets
+from epiloss.partition.base import LearningRows, Partition, Partitioner
+from epiloss.partition.tree import TreePartitioner
+from epiloss.results import Estimate
+from epiloss.scoring import Brier, Floats
+from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid
+
+SETTINGS: Mapping[str, Problem] = {
+    "smooth": Sigmoid(),
+    "step": Sigmoid(perturbation="step"),
+    "noise features": Sigmoid(n_noise=8),
+    "overconfident": Sigmoid(miscalibration=2.0),
+    "imbalanced": Sigmoid(intercept=-7.0),  # 7% positives
+    "three classes": MultiClass(),  # of the top label
+    "null": Sigmoid(grouping=0.0),
+    "overconfident null": Sigmoid(grouping=0.0, miscalibration=2.0),
+}
+SIZES = (1_000, 10_000)
+BOUNDS = ("partition", "crossfit")
+QUANTITIES = (*BOUNDS, "calibration_loss", "score")
+REFERENCE_ROWS = 20_000
+PEER_REPETITIONS = 20
+LEVEL = 0.95
+UNIT = 1e-4  # of the printed table; the CSV is in plain units
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting and one number of rows."""
+
+    setting: str
+    n: int
+
+    @property
+    def bins(self) -> int:
+        """The level sets of the partition: few for few rows."""
+        return 5 if self.n < 3_000 else 15
+
+
+@dataclass(frozen=True)
+class Task:
+    """One repetition in one cell, with a seed of its own whatever else is run."""
+
+    cell: Cell
+    repetition: int
+    seed: int
+    with_peer: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An estimate beside the number that its interval is for, also on the sample's own rows."""
+
+    estimate: Estimate
+    target: float
+    target_on_rows: float = NAN
+
+    def covers(self, target: float) -> bool:
+        """Tell whether the interval holds ``target``; one that is not known holds nothing."""
+        low, high = self.estimate.low, self.estimate.high
+        return low is not None and high is not None and low <= target <= high
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """All outcomes on one sample; ``peer`` is glest's grouping loss on our scale, or NaN."""
+
+    cell: Cell
+    outcomes: Mapping[str, Outcome]
+    peer: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One quantity in one cell, over the repetitions; NaN where a column has no meaning."""
+
+    setting: str
+    n: int
+    quantity: str
+    repetitions: int
+    truth: float
+    mean: float
+    sd: float
+    bias: float
+    rmse: float
+    tightness: float
+    coverage: float
+    coverage_on_rows: float
+    validity: float
+    rejected: float
+    peer_repetitions: int
+    peer_rmse_ratio: float
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of the mean."""
+        return float(self.sd / np.sqrt(self.repetitions))
+
+
+@dataclass
+class RecordedPartition(Partition):
+    """A partition that remembers which of its small regions were joined to which."""
+
+    inner: Partition
+    joined: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def assign(self, features: Features, level_set: Codes) -> Codes:
+        """Return the region of each row as learned."""
+        return self.inner.assign(features, level_set)
+
+    def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
+        """Join small regions, and remember it."""
+        into = self.inner.join_small(level_set, region, n)
+        cells = zip(level_set.tolist(), region.tolist(), strict=True)
+        self.joined.update(zip(cells, into.tolist(), strict=True))
+        return into
+
+    def evaluated_region(self, features: Features, level_set: Codes) -> Codes:
+        """Return the region that each row is evaluated in."""
+        region = self.inner.assign(features, level_set)
+        for (level, old), new in self.joined.items():
+            if new != old:
+                region[(level_set == level) & (region == old)] = new
+        return region
+
+
+@dataclass
+class RecordingPartitioner(Partitioner):
+    """Trees, kept for later."""
+
+    inner: Partitioner = field(default_factory=TreePartitioner)
+    name: str = "tree"
+    partitions: list[RecordedPartition] = field(default_factory=list)
+
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
+        """Learn the regions of every level set, and keep them."""
+        self.partitions.append(RecordedPartition(self.inner.fit(rows, generator, n_jobs)))
+        return self.partitions[-1]
+
+
+@dataclass
+class RecordingLearner:
+    """The learner of the cross-fitted bound; its models are kept for later."""
+
+    models: list[Fitted] = field(default_factory=list)
+
+    def fit(
+        self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
+    ) -> Fitted:
+        """Learn to predict ``target``, and keep the model."""
+        self.models.append(Blend().fit(features, scores, target, weights, seed))
+        return self.models[-1]
+
+
+def binary(sample: Sample) -> Sample:
+    """Return a sample of several classes as the binary problem of its top label."""
+    if sample.scores.ndim == 1:
+        return sample
+    rows, top = np.arange(len(sample.y)), sample.scores.argmax(axis=1)
+    hit = (sample.y == top).astype(np.int64)
+    return Sample(sample.X, hit, sample.scores[rows, top], sample.q[rows, top], sample.c[rows, top])
+
+
+@lru_cache
+def true_losses(setting: str) -> Mapping[str, float]:
+    """Return what each quantity estimates, or bounds."""
+    truth = SETTINGS[setting].truth()
+    bounds = dict.fromkeys(BOUNDS, truth.grouping_loss)
+    return {**bounds, "calibration_loss": truth.calibration_loss, "score": truth.score}
+
+
+@lru_cache(maxsize=len(SETTINGS))
+def reference_sample(setting: str, seed: int) -> Sample:
+    """Return further rows of a setting, in the order of their scores."""
+    generator = np.random.default_rng(_seed_sequence(seed, setting))
+    sample = binary(SETTINGS[setting].sample(REFERENCE_ROWS, random_state=generator))
+    order = np.argsort(sample.scores)
+    return Sample(*(getattr(sample, one.name)[order] for one in fields(Sample)))
+
+
+def partition_target(partitions: Sequence[RecordedPartition], bins: int, rows: Sample) -> float:
+    """Return ``E[(E[Q|region] - E[Q|bin])^2] - E[Var(C|bin)]``, averaged over the partitions."""
+    level_set = uniform_level_sets(bins).assign(rows.scores)
+    features = Features.read(rows.X)
+    regions = [one.evaluated_region(features, level_set) for one in partitions]
+    within = [_mean_squared_mean(level_set * (region.max() + 1) + region, rows.q) for region in regions]
+    explained = float(np.mean(within)) - _mean_squared_mean(level_set, rows.q)
+    induced = float(np.mean(rows.c**2)) - _mean_squared_mean(level_set, rows.c)
+    return explained - induced
+
+
+def _mean_squared_mean(group: Codes, values: Floats) -> float:
+    """Return ``E[E[values|group]^2]`` without bias: products of different rows only."""
+    n, total, squares = (np.bincount(group, w) for w in (np.ones_like(values), values, values**2))
+    alone = n < 2  # no two rows to multiply
+    parts = np.where(alone, squares, (total**2 - squares) / np.where(alone, 1, n - 1))
+    return float(parts.sum() / len(values))
+
+
+def crossfit_target(models: Sequence[Fitted], rows: Sample) -> float:
+    """Return ``E[g (Q-C)]^2 / E[Var(g|S)]`` pooled over the models; ``rows`` are in order of score."""
+    features = Features.read(rows.X)
+    guesses = [model.predict(features, rows.scores) for model in models]
+    theta = np.mean([np.mean(guess * (rows.q - rows.c)) for guess in guesses])
+    # neighbours have nearly the same score: half their squared difference is the variance given it
+    v = np.mean([np.mean(np.diff(guess) ** 2) / 2 for guess in guesses])
+    return float(theta**2 / v) if v > 0 else 0.0
+
+
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]  # one core for each job
+def run_task(task: Task) -> Repetition:
+    """Draw one sample, audit it and compare every estimate with what it is for.
+
+    The bounds are those of ``epiloss.audit(..., method="auto")``, bit for bit.
+    """
+    cell = task.cell
+    reference = reference_sample(cell.setting, task.seed)
+    sequence = _seed_sequence(task.seed, cell.setting, cell.n, task.repetition)
+    generator = np.random.default_rng(sequence)
+    sample = SETTINGS[cell.setting].sample(cell.n, random_state=generator)
+    random_state = int(generator.integers(2**31))
+    partitioner = RecordingPartitioner()
+    audit = epiloss.audit(
+        sample.y,
+        sample.scores,
+        sample.X,
+        method="partition",
+        partition=partitioner,
+        bins=cell.bins,
+        level=LEVEL,
+        random_state=random_state,
+    )
+    assert audit.partition_bound is not None  # there are features
+    rows, truth = binary(sample), true_losses(cell.setting)
+    regions = partition_target(partitioner.partitions, cell.bins, reference)
+    outcomes = {
+        "partition": Outcome(audit.partition_bound, regions),
+        "crossfit": _crossfit_outcome(rows, reference, random_state),
+        "calibration_loss": Outcome(audit.calibration_loss, truth["calibration_loss"]),
+        "score": Outcome(audit.score, truth["score"]),
+    }
+    return Repetition(cell, outcomes, peer_bound(rows) if task.with_peer else NAN)
+
+
+def _crossfit_outcome(rows: Sample, reference: Sample, random_state: int) -> Outcome:
+    learner = RecordingLearner()
+    directions = cross_fitted_directions(
+        Features.read(rows.X),
+        rows.scores,
+        rows.y.astype(float),
+        rule=Brier(),
+        learner=learner,
+        generator=np.random.default_rng(np.random.SeedSequence(random_state).spawn(4)[3]),
+    )
+    a = directions.prediction
+    v = np.mean(a**2)
+    on_rows = float(np.mean(a * (rows.q - rows.c)) ** 2 / v) if v > 0 else 0.0
+    estimate = crossfit_bound(directions, LEVEL).estimate
+    return Outcome(estimate, crossfit_target(learner.models, reference), on_rows)
+
+
+def has_peer() -> bool:
+    """Tell whether glest is installed."""
+    return importlib.util.find_spec("glest") is not None
+
+
+def peer_bound(rows: Sample) -> float:
+    """Return glest's grouping loss at its defaults, halved to our scale; NaN where it refuses."""
+    os.environ.setdefault("MPLBACKEND", "Agg")  # glest imports pyplot
+    import glest
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            metrics = glest.GLEstimator(rows.scores, random_state=0).fit(rows.X, rows.y).metrics()
+        except ValueError:  # a bin with one row
+            return NAN
+    return float(metrics["GL"]) / 2
+
+
+def _seed_sequence(seed: int, setting: str, *key: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(list(SETTINGS).index(setting), *key))
+
+
+def tasks(cells: Iterable[Cell], repetitions: int, *, seed: int, peer_repetitions: int) -> list[Task]:
+    """Return the repetitions of every cell, the first few with the peer beside."""
+    return [
+        Task(cell, repetition, seed, repetition < peer_repetitions)
+        for cell in cells
+        for repetition in range(repetitions)
+    ]
+
+
+def run_tasks(todo: Sequence[Task], *, jobs: int = 1) -> Iterator[Repetition]:
+    """Yield the repetitions in order: any ``jobs``, same numbers."""
+    if jobs == 1:
+        yield from map(run_task, todo)
+        return
+    # spawn, not fork: the progress bar of the parent is a thread
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run_task, todo, chunksize=4)
+
+
+def summarise(repetitions: Iterable[Repetition]) -> list[Line]:
+    """Return one line for each quantity in each cell."""
+    by_cell: dict[Cell, list[Repetition]] = {}
+    for one in repetitions:
+        by_cell.setdefault(one.cell, []).append(one)
+    return [_line(cell, name, found) for cell, found in by_cell.items() for name in QUANTITIES]
+
+
+def _line(cell: Cell, quantity: str, found: Sequence[Repetition]) -> Line:
+    truth = true_losses(cell.setting)[quantity]
+    outcomes = [one.outcomes[quantity] for one in found]
+    values = np.array([one.estimate.value for one in outcomes])
+    line = Line(
+        setting=cell.setting,
+        n=cell.n,
+        quantity=quantity,
+        repetitions=len(found),
+        truth=truth,
+        mean=float(values.mean()),
+        sd=float(values.std(ddof=1)),
+        bias=float(values.mean() - truth),
+        rmse=_rmse(values, truth),
+        tightness=NAN,
+        coverage=float(np.mean([one.covers(one.target) for one in outcomes])),
+        coverage_on_rows=NAN,
+        validity=NAN,
+        rejected=NAN,
+        peer_repetitions=0,
+        peer_rmse_ratio=NAN,
+    )
+    if quantity not in BOUNDS:
+        return line
+    pvalues = [1.0 if one.estimate.pvalue is None else one.estimate.pvalue for one in outcomes]
+    lows = [one.estimate.low for one in outcomes]
+    peer = np.array([one.peer for one in found])
+    answered = np.isfinite(peer)
+    return replace(
+        line,
+        tightness=line.mean / truth if truth > 0 else NAN,
+        coverage_on_rows=float(np.mean([one.covers(one.target_on_rows) for one in outcomes]))
+        if quantity == "crossfit"
+        else NAN,
+        validity=float(np.mean([low is None or low <= truth for low in lows])),
+        rejected=float(np.mean(np.array(pvalues) <= 0.05)),
+        peer_repetitions=int(answered.sum()),
+        peer_rmse_ratio=_rmse(peer[answered], truth) / _rmse(values[answered], truth)
+        if answered.any()
+        else NAN,
+    )
+
+
+def _rmse(values: Floats, truth: float) -> float:
+    return float(np.sqrt(np.mean((values - truth) ** 2)))
+
+
+def as_csv(lines: Sequence[Line]) -> str:
+    """Return the lines with a header; what has no meaning is left empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([one.name for one in fields(Line)])
+    for line in lines:
+        writer.writerow(["" if value != value else value for value in vars(line).values()])
+    return stream.getvalue()
+
+
+def as_table(lines: Sequence[Line], peer: bool) -> str:
+    """Return the tables that are printed: the bounds, the other losses, and the peer."""
+    cells: dict[tuple[str, int], dict[str, Line]] = {}
+    for line in lines:
+        cells.setdefault((line.setting, line.n), {})[line.quantity] = line
+    width = max(len(name) for name in SETTINGS)
+    text = [
+        f"{lines[0].repetitions} repetitions; losses x 1e-4. Standard error of a frequency near 0.95: "
+        f"{np.sqrt(0.95 * 0.05 / lines[0].repetitions):.3f}.",
+        "",
+        "Lower bounds on the grouping loss. bias, rmse, tight: against the true loss; cover: of the",
+        "bound for the repetition's own regions or directions by its 95% interval; valid: lower limit",
+        "<= true loss; reject: by the 5% test, its level in the null settings and its power elsewhere.",
+        f"{'':{width}} {'n':>6} {'true':>6}  bound     {'bias ± se':>15} {'rmse':>6} {'tight':>6} "
+        f"{'cover':>6} {'on rows':>7} {'valid':>6} {'reject':>6}",
+    ]
+    for (setting, n), found in cells.items():
+        for name in BOUNDS:
+            one = found[name]
+            first = f"{setting:{width}} {n:>6} {one.truth / UNIT:6.1f}"
+            text.append(
+                f"{first if name == BOUNDS[0] else ' ' * len(first)}  {name:9} {_bias(one)} "
+                f"{one.rmse / UNIT:6.1f} {_share(one.tightness)} {_share(one.coverage)} "
+                f"{_share(one.coverage_on_rows):>7} {_share(one.validity)} {_share(one.rejected)}"
+            )
+    header = f"{'true':>8} {'bias ± se':>15} {'cover':>6}    "
+    text += ["", "The calibration loss (left) and the score (right), for the true ones."]
+    text.append(f"{'':{width}} {'n':>6}  " + header * 2)
+    for (setting, n), found in cells.items():
+        both = (found["calibration_loss"], found["score"])
+        parts = [f"{one.truth / UNIT:8.1f} {_bias(one)} {_share(one.coverage)}    " for one in both]
+        text.append(f"{setting:{width}} {n:>6}  " + "".join(parts))
+    return "\n".join([*text, "", *(_peer_table(cells, width) if peer else _no_peer())])
+
+
+def _no_peer() -> list[str]:
+    return ["glest is not installed: pip install glest==0.0.1 to see it beside."]
+
+
+def _peer_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: int) -> list[str]:
+    text = [
+        "The peer glest on the same rows, at its defaults: its RMSE for the true loss over ours.",
+        f"{'':{width}} {'n':>6} {'answers':>8} {'/ partition':>12} {'/ crossfit':>12}",
+    ]
+    for (setting, n), found in cells.items():
+        ratios = "".join(f" {found[name].peer_rmse_ratio:12.2f}" for name in BOUNDS)
+        text.append(f"{setting:{width}} {n:>6} {found['partition'].peer_repetitions:>8}{ratios}")
+    return text
+
+
+def _bias(line: Line) -> str:
+    return f"{line.bias / UNIT:+8.1f} ± {line.stderr / UNIT:<4.1f}"
+
+
+def _share(value: float) -> str:
+    return " " * 6 if np.isnan(value) else f"{value:6.3f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the repetitions, print the tables and save the CSV."""
+    parser = argparse.ArgumentParser(description="Coverage, level, validity and tightness.")
+    parser.add_argument("--repetitions", type=int, help="default 200")
+    parser.add_argument("--output", type=Path, default=Path("experiments/output/coverage.csv"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
+    )
+    parser.add_argument("--quick", action="store_true", help="4 repetitions of 1,000 rows")
+    options = parser.parse_args(arguments)
+    repetitions = options.repetitions
+    if repetitions is None:
+        repetitions = 4 if options.quick else 200
+    if repetitions < 2 or options.jobs < 1 or options.seed < 0:
+        parser.error("needs at least 2 repetitions and 1 job, and a seed of at least 0")
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    peer = has_peer()
+    cells = [Cell(name, n) for n in SIZES[: 1 if options.quick else None] for name in options.settings]
+    peer_repetitions = PEER_REPETITIONS if peer else 0
+    todo = tasks(cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions)
+    console = Console(stderr=True)
+    runs = run_tasks(todo, jobs=options.jobs)
+    bar = track(runs, "repetitions", len(todo), console=console, disable=not console.is_terminal)
+    lines = summarise(bar)
+    write_text(options.output, as_csv(lines))
+    print(as_table(lines, peer))
+
+
+if __name__ == "__main__":
+    main()
