@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.binning_free import crossfit, crossfit_recalibrated
 from epiloss.curves import CurveFitter, resolve_curve
 from epiloss.errors import OptionError
-from epiloss.evaluation import (
-    BinaryProblem,
-    Plan,
-    crossfit,
-    crossfit_recalibrated,
-    evaluate,
-    evaluate_recalibrated,
-)
+from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.levelsets import checked_count
 from epiloss.partition import resolve_partition
+from epiloss.planning import BinaryProblem, Plan
 from epiloss.recalibration import resolve_recalibrator
 from epiloss.repeated import read_ratings, with_ratings
 from epiloss.results import Audit

@@ -16,13 +16,14 @@ from epiloss.auditing import binary_problems, check_options, seed_of
 from epiloss.comparison import LOSSES, aligned
 from epiloss.curves import CurveFitter, fit_curve_pair, resolve_curve
 from epiloss.errors import DataError, OptionError
-from epiloss.evaluation import BinaryProblem, Plan, influence_of_rows
+from epiloss.evaluation import influence_of_rows
 from epiloss.inference import difference_estimate, normal_estimate, one_sided_pvalue
 from epiloss.influence import cell_of, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import level_set_losses
 from epiloss.partition import Partition, pool_small_regions, resolve_partition
 from epiloss.partition.base import LearningRows
+from epiloss.planning import BinaryProblem, Plan
 from epiloss.regions import RegionStats
 from epiloss.results import SCHEMA, Estimate, for_json
 from epiloss.scoring import Floats, ScoringRule, resolve_rule

@@ -5,66 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
-from epiloss.crossfit import (
-    CrossfitBound,
-    Directions,
-    average_bounds,
-    cross_fitted_directions,
-    crossfit_bound,
-)
-from epiloss.curves import CurveFitter, fit_curve_pair, fit_vector_curve_pair
-from epiloss.errors import DataError
-from epiloss.features import Features
 from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
-from epiloss.learners import Blend
-from epiloss.levelsets import (
-    Codes,
-    LevelSets,
-    VectorLevelSets,
-    resolve_level_sets,
-    simplex_level_sets,
-)
+from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
-from epiloss.partition import Partitioner, pool_small_regions
+from epiloss.partition import pool_small_regions
 from epiloss.partition.base import LearningRows
-from epiloss.recalibration import checked_recalibration, resolve_recalibrator
+from epiloss.planning import (
+    BinaryProblem,
+    Plan,
+    Scored,
+    folds_of,
+    generators,
+    scored_anew,
+    scored_as_given,
+    split_folds,
+)
 from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
-from epiloss.splitting import Fold, clustered_fold, stratified_fold
-
-
-@dataclass(frozen=True)
-class BinaryProblem:
-    """A score and an outcome in {0, 1} for each row: what every task is reduced to."""
-
-    name: Any  # the class, where a task has one problem for each
-    scores: Floats
-    labels: Floats
-    rule: ScoringRule
-    vectors: Floats | None  # all classes' scores, where level sets condition on them jointly
-    features: Features | None
-    groups: Codes | None
-    weights: Floats | None
-    clusters: Codes | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to evaluate: options already resolved into objects."""
-
-    bins: Any
-    binning: str
-    partitioner: Partitioner
-    curve: CurveFitter
-    split: float
-    swap: bool
-    repeats: int
-    recalibrate: Any
-    n_jobs: int | None
+from epiloss.splitting import Fold
 
 
 @dataclass(frozen=True)
@@ -98,21 +59,11 @@ class _FoldResult:
     terms: RowTerms
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Scores under audit with their level sets and curves; raw, or recalibrated on one fold."""
-
-    scores: Floats
-    level_set: Codes
-    level_sets: LevelSets | VectorLevelSets
-    curves: tuple[Floats, Floats] | None
-
-
 def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Evaluate the scores as they are."""
-    splits, curves, trees = _generators(seed)
-    scored = _scored(problem, plan, problem.scores, curves)
-    repeats = _folds(problem, plan, scored.level_set, splits)
+    splits, curves, trees = generators(seed)
+    scored = scored_as_given(problem, plan, problem.scores, curves)
+    repeats = folds_of(problem, plan, scored.level_set, splits)
     results = [
         [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
     ]
@@ -123,13 +74,13 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
 
 def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
-    splits, curves, trees = _generators(seed)
+    splits, curves, trees = generators(seed)
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
     level_set = raw_levels.assign(problem.scores)
-    repeats = _split_folds(problem, plan, level_set, splits)
+    repeats = split_folds(problem, plan, level_set, splits)
     results = [
         [
-            _evaluate_fold(problem, plan, fold, _recalibrated(problem, plan, fold, curves), trees)
+            _evaluate_fold(problem, plan, fold, scored_anew(problem, plan, fold, curves), trees)
             for fold in folds
         ]
         for folds in repeats
@@ -137,58 +88,6 @@ def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Eval
     # each fold has scores of its own, so that none is measured together with another
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
     return _evaluation(problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None)
-
-
-def crossfit(problem: BinaryProblem, seed: int, level: float) -> CrossfitBound | None:
-    """Return the binning-free lower bound for the scores as they are, where there is one.
-
-    It takes features, and level sets that condition on one score.
-    """
-    if problem.features is None or problem.groups is not None or problem.vectors is not None:
-        return None
-    directions = _directions(
-        problem, problem.scores, np.arange(len(problem.scores)), _crossfit_generator(seed)
-    )
-    return crossfit_bound(directions, level, problem.clusters)
-
-
-def crossfit_recalibrated(
-    problem: BinaryProblem, plan: Plan, seed: int, level: float
-) -> CrossfitBound | None:
-    """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
-    if problem.features is None or problem.groups is not None or problem.vectors is not None:
-        return None
-    splits, curves, _ = _generators(seed)
-    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
-    repeats = _split_folds(problem, plan, raw_levels.assign(problem.scores), splits)
-    generator = _crossfit_generator(seed)
-    parts = []
-    for fold in chain.from_iterable(repeats):
-        scores = _recalibrated(problem, plan, fold, curves).scores
-        directions = _directions(problem, scores, fold.evaluate, generator)
-        clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
-        parts.append((fold.evaluate, crossfit_bound(directions, level, clusters)))
-    return average_bounds(parts, len(problem.scores), level, problem.clusters)
-
-
-def _directions(
-    problem: BinaryProblem, scores: Floats, rows: Codes, generator: np.random.Generator
-) -> Directions:
-    assert problem.features is not None  # the callers ask only where there are features
-    return cross_fitted_directions(
-        problem.features.take(rows),
-        scores[rows],
-        problem.labels[rows],
-        rule=problem.rule,
-        learner=Blend(),
-        generator=generator,
-        weights=None if problem.weights is None else problem.weights[rows],
-        clusters=None if problem.clusters is None else problem.clusters[rows],
-    )
-
-
-def _crossfit_generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])
 
 
 def _evaluation(
@@ -230,77 +129,8 @@ def influence_of_rows(
     }
 
 
-def _generators(seed: int) -> list[np.random.Generator]:
-    """Return the streams for splits, curves and trees; the same whenever the seed is the same."""
-    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
-
-
-def _scored(
-    problem: BinaryProblem, plan: Plan, scores: Floats, generator: np.random.Generator
-) -> _Scored:
-    if problem.vectors is None:
-        bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
-        a, b = fit_curve_pair(plan.curve, scores, problem.labels, problem.weights, generator)
-        return _Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
-    cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
-    level_set = cells.assign(problem.vectors)
-    if cells.exact:
-        return _Scored(scores, level_set, cells, None)
-    curves = fit_vector_curve_pair(problem.vectors, scores, problem.labels, problem.weights, generator)
-    return _Scored(scores, level_set, cells, curves)
-
-
-def _recalibrated(
-    problem: BinaryProblem, plan: Plan, fold: Fold, generator: np.random.Generator
-) -> _Scored:
-    model = resolve_recalibrator(plan.recalibrate)
-    assert model is not None  # the caller asks for a recalibration
-    labels = problem.labels[fold.learn]
-    if labels.min() == labels.max():
-        raise DataError(
-            f"recalibration needs both outcomes among its {len(labels)} learning rows, got only "
-            f"{labels[0]:.0f}. Use more rows, or recalibrate=None."
-        )
-    model.fit(problem.scores[fold.learn], labels)
-    scores = checked_recalibration(model.predict(problem.scores), len(problem.scores))
-    bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
-    # fitted on rows that the recalibration has not seen: on the others it looks perfect
-    rows = fold.evaluate
-    weights = None if problem.weights is None else problem.weights[rows]
-    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator)
-    return _Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
-
-
-def _folds(
-    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
-) -> list[list[Fold]]:
-    if problem.groups is not None or problem.features is None:
-        everything = np.arange(len(level_set))
-        return [[Fold(everything[:0], everything)]]
-    return _split_folds(problem, plan, level_set, generator)
-
-
-def _split_folds(
-    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
-) -> list[list[Fold]]:
-    repeats = []
-    for _ in range(plan.repeats):
-        fold = (
-            stratified_fold(level_set, plan.split, generator)
-            if problem.clusters is None
-            else clustered_fold(problem.clusters, plan.split, generator)
-        )
-        if not len(fold.learn) or not len(fold.evaluate):
-            raise DataError(
-                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
-                "the others. Bring more rows, or give groups=."
-            )
-        repeats.append([fold, fold.swapped()] if plan.swap else [fold])
-    return repeats
-
-
 def _evaluate_fold(
-    problem: BinaryProblem, plan: Plan, fold: Fold, scored: _Scored, generator: np.random.Generator
+    problem: BinaryProblem, plan: Plan, fold: Fold, scored: Scored, generator: np.random.Generator
 ) -> _FoldResult:
     rows = fold.evaluate
     level_set = scored.level_set[rows]
@@ -346,7 +176,7 @@ def _evaluate_fold(
     return _FoldResult(stats, joined, terms)
 
 
-def _learning_rows(problem: BinaryProblem, rows: Codes, scored: _Scored) -> LearningRows:
+def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> LearningRows:
     assert problem.features is not None  # regions are learned from features
     return LearningRows(
         problem.features.take(rows),

@@ -1,0 +1,136 @@
+"""What is to be evaluated and how: a binary problem, a plan, scores with level sets, and folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from epiloss.curves import CurveFitter, fit_curve_pair, fit_vector_curve_pair
+from epiloss.errors import DataError
+from epiloss.features import Features
+from epiloss.levelsets import (
+    Codes,
+    LevelSets,
+    VectorLevelSets,
+    resolve_level_sets,
+    simplex_level_sets,
+)
+from epiloss.partition import Partitioner
+from epiloss.recalibration import checked_recalibration, resolve_recalibrator
+from epiloss.scoring import Floats, ScoringRule
+from epiloss.splitting import Fold, clustered_fold, stratified_fold
+
+
+@dataclass(frozen=True)
+class BinaryProblem:
+    """A score and an outcome in {0, 1} for each row: what every task is reduced to."""
+
+    name: Any  # the class, where a task has one problem for each
+    scores: Floats
+    labels: Floats
+    rule: ScoringRule
+    vectors: Floats | None  # all classes' scores, where level sets condition on them jointly
+    features: Features | None
+    groups: Codes | None
+    weights: Floats | None
+    clusters: Codes | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to evaluate: options already resolved into objects."""
+
+    bins: Any
+    binning: str
+    partitioner: Partitioner
+    curve: CurveFitter
+    split: float
+    swap: bool
+    repeats: int
+    recalibrate: Any
+    n_jobs: int | None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores under audit with their level sets and curves; raw, or recalibrated on one fold."""
+
+    scores: Floats
+    level_set: Codes
+    level_sets: LevelSets | VectorLevelSets
+    curves: tuple[Floats, Floats] | None
+
+
+def generators(seed: int) -> list[np.random.Generator]:
+    """Return the streams for splits, curves and trees; the same whenever the seed is the same."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+
+
+def scored_as_given(
+    problem: BinaryProblem, plan: Plan, scores: Floats, generator: np.random.Generator
+) -> Scored:
+    """Return the scores as given, with level sets and curves from all rows."""
+    if problem.vectors is None:
+        bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
+        a, b = fit_curve_pair(plan.curve, scores, problem.labels, problem.weights, generator)
+        return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+    cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
+    level_set = cells.assign(problem.vectors)
+    if cells.exact:
+        return Scored(scores, level_set, cells, None)
+    curves = fit_vector_curve_pair(problem.vectors, scores, problem.labels, problem.weights, generator)
+    return Scored(scores, level_set, cells, curves)
+
+
+def scored_anew(
+    problem: BinaryProblem, plan: Plan, fold: Fold, generator: np.random.Generator
+) -> Scored:
+    """Return the scores recalibrated on a fold's learning rows, with curves from the other rows."""
+    model = resolve_recalibrator(plan.recalibrate)
+    assert model is not None  # the caller asks for a recalibration
+    labels = problem.labels[fold.learn]
+    if labels.min() == labels.max():
+        raise DataError(
+            f"recalibration needs both outcomes among its {len(labels)} learning rows, got only "
+            f"{labels[0]:.0f}. Use more rows, or recalibrate=None."
+        )
+    model.fit(problem.scores[fold.learn], labels)
+    scores = checked_recalibration(model.predict(problem.scores), len(problem.scores))
+    bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
+    # fitted on rows that the recalibration has not seen: on the others it looks perfect
+    rows = fold.evaluate
+    weights = None if problem.weights is None else problem.weights[rows]
+    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator)
+    return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+
+
+def folds_of(
+    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    """Return the folds of each repeat; where no region is learned, one that evaluates every row."""
+    if problem.groups is not None or problem.features is None:
+        everything = np.arange(len(level_set))
+        return [[Fold(everything[:0], everything)]]
+    return split_folds(problem, plan, level_set, generator)
+
+
+def split_folds(
+    problem: BinaryProblem, plan: Plan, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    """Return the folds of each repeat, level sets or clusters split as the plan says."""
+    repeats = []
+    for _ in range(plan.repeats):
+        fold = (
+            stratified_fold(level_set, plan.split, generator)
+            if problem.clusters is None
+            else clustered_fold(problem.clusters, plan.split, generator)
+        )
+        if not len(fold.learn) or not len(fold.evaluate):
+            raise DataError(
+                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
+                "the others. Bring more rows, or give groups=."
+            )
+        repeats.append([fold, fold.swapped()] if plan.swap else [fold])
+    return repeats
