@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epiloss.atomic import write_text
 from epiloss.auditing import audit
 from epiloss.errors import DataError, OptionError
 from epiloss.inference import difference_estimate
-from epiloss.results import SCHEMA, Audit, Estimate, Table, for_json
+from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")
 _LEDGER = (*LOSSES, "remainder")
@@ -24,7 +21,7 @@ _TITLES = {"grouping_loss": "grouping loss, at least"}
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(SavedAsJson):
     """The audits of several models, the best score first, and how each differs from the baseline.
 
     ``table`` has a row for each model. ``differences`` has a row for each other model and loss:
@@ -48,13 +45,6 @@ class Comparison:
             }
         )
         return plain
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON, and write it to ``path`` if there is one."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        if path is not None:
-            write_text(path, text + "\n")
-        return text
 
     def __str__(self) -> str:
         return "\n".join(_text(self))

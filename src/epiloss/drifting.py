@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epiloss.atomic import write_text
 from epiloss.auditing import binary_problems, check_options, seed_of
 from epiloss.comparison import LOSSES, aligned
 from epiloss.curves import CurveFitter, fit_curve_pair, resolve_curve
@@ -25,7 +22,7 @@ from epiloss.partition import Partition, pool_small_regions, resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan
 from epiloss.regions import RegionStats
-from epiloss.results import SCHEMA, Estimate, for_json
+from epiloss.results import SCHEMA, Estimate, SavedAsJson, for_json
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.splitting import stratified_fold
 from epiloss.two_samples import read_two_samples
@@ -49,7 +46,7 @@ class SampleLosses:
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(SavedAsJson):
     """The losses of two data sets on the same regions, and the current less the reference's."""
 
     task: str
@@ -68,13 +65,6 @@ class Drift:
         plain["difference"] = {name: part.to_dict() for name, part in self.difference.items()}
         finite: dict[str, Any] = for_json(plain)
         return finite
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON, and write it to ``path`` if there is one."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        if path is not None:
-            write_text(path, text + "\n")
-        return text
 
     def __str__(self) -> str:
         rows = [["", "reference", "current", "difference", "p-value"]]

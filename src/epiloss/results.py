@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,8 +103,23 @@ class Bounds:
     epistemic_loss_low: float | None = None
 
 
+class SavedAsJson(ABC):
+    """A result that can be written as JSON."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the result as JSON, and write it to ``path`` if there is one."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        if path is not None:
+            write_text(path, text + "\n")
+        return text
+
+
 @dataclass(frozen=True)
-class Audit:
+class Audit(SavedAsJson):
     """How far a classifier's probabilities are from the truth, and where.
 
     The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. The grouping loss
@@ -148,13 +164,6 @@ class Audit:
         plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
         finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
         return finite
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON, and write it to ``path`` if there is one."""
-        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-        if path is not None:
-            write_text(path, text + "\n")
-        return text
 
     def __str__(self) -> str:
         from epiloss.ledger import ledger
