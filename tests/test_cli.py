@@ -343,3 +343,13 @@ def test_the_command_line_asks_for_help_without_loading_numbers() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Usage" in done.stdout
     assert not {"numpy", "sklearn", "pandas", "pyarrow", "matplotlib"} & set(done.stderr.split())
+
+
+def test_a_column_of_clusters_is_no_feature_and_widens_the_intervals(run: Run) -> None:
+    again = np.tile(np.arange(len(Y)), 2)
+    np.savez("d.npz", y=Y[again], p=P[again], X=X[again], patient=again)
+    options = ("audit", "d.npz", "--label", "y", "--score", "p", "--bins", "4", "--json")
+    told = json.loads(run(*options, "--clusters", "patient").out)
+    blind = json.loads(run(*options, "--exclude", "patient").out)
+    assert told["score"]["stderr"] > 1.3 * blind["score"]["stderr"]
+    assert run(*options, "--clusters", "nobody").code == 4

@@ -89,6 +89,7 @@ def _audit_options(command: Any) -> Any:
 @click.option("--exclude", multiple=True, help="Column that is no feature.")
 @click.option("--groups", help="Column of groups, audited instead of learned regions.")
 @click.option("--weight", help="Column of sample weights.")
+@click.option("--clusters", help="Column of clusters (patients, users) whose rows depend on each other.")
 @click.option("--pos-label", help="The label of the positive class.")
 @click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
 @_audit_options
@@ -100,6 +101,7 @@ def audit(
     exclude: tuple[str, ...],
     groups: str | None,
     weight: str | None,
+    clusters: str | None,
     pos_label: str | None,
     classes: tuple[str, ...],
     **options: Any,
@@ -115,7 +117,7 @@ def audit(
     chosen = [column(columns, name, "--score") for name in scores]
     for name in exclude:
         column(columns, name, "--exclude")
-    used = {label, *scores, *(name for name in (groups, weight) if name)}
+    used = {label, *scores, *(name for name in (groups, weight, clusters) if name)}
     X = None if groups else _features(columns, features, used | set(exclude))
     _run(
         options,
@@ -124,6 +126,7 @@ def audit(
         X=X,
         groups=column(columns, groups, "--groups") if groups else None,
         sample_weight=column(columns, weight, "--weight") if weight else None,
+        clusters=column(columns, clusters, "--clusters") if clusters else None,
         pos_label=None if pos_label is None else _label_named(labels, pos_label),
         classes=[_label_named(labels, name) for name in classes] or None,
     )
