@@ -763,3 +763,25 @@ def test_everything_the_package_names_is_there() -> None:
         assert getattr(epiloss, name) is not None
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = epiloss.nothing_of_the_kind
+
+
+def test_recalibration_heeds_the_weights() -> None:
+    y, s, X = rows(2_000, 5)
+    bent = s**2
+    weights = np.where(s > 0.5, 50.0, 1.0)
+    for recalibrate in ("isotonic", "sigmoid"):
+        result = audit(y, bent, X, bins=5, sample_weight=weights, recalibrate=recalibrate)
+        assert result.recalibrated is not None
+        assert result.recalibrated.calibration_loss.value < 0.5 * result.calibration_loss.value
+
+
+def test_a_recalibrator_that_cannot_weigh_is_refused_where_there_are_weights() -> None:
+    class Same:
+        def fit(self, scores: Any, labels: Any) -> None: ...
+
+        def predict(self, scores: Any) -> Any:
+            return scores
+
+    assert audit(Y, S, X, bins=4, recalibrate=Same()).recalibrated is not None
+    with pytest.raises(OptionError, match="sample_weight"):
+        audit(Y, S, X, bins=4, recalibrate=Same(), sample_weight=S + 1)

@@ -88,7 +88,18 @@ def test_bad_ratings_are_told(labels: list[list[float]], words: str) -> None:
         epiloss.audit(labels, [0.1, 0.5, 0.9])
 
 
-def test_only_the_brier_score_is_measured_from_ratings() -> None:
+@pytest.mark.parametrize(
+    ("options", "words"), [({"rule": "log"}, "brier"), ({"recalibrate": "isotonic"}, "recal")]
+)
+def test_what_ratings_cannot_follow_is_refused(options: dict[str, str], words: str) -> None:
     labels, scores = ratings(Sigmoid(), 100, 2, 3)
-    with pytest.raises(OptionError, match="brier"):
-        epiloss.audit(labels, scores, rule="log", bins=3)
+    with pytest.raises(OptionError, match=words):
+        epiloss.audit(labels, scores, None, bins=3, **options)  # type: ignore[arg-type]
+
+
+def test_models_are_compared_by_all_of_their_labels() -> None:
+    labels, scores = ratings(Sigmoid(), 1_000, 6, 4)
+    models = {"given": scores, "bent": scores**2}
+    rated = epiloss.compare(models, labels, bins=5, baseline="given")
+    single = epiloss.compare(models, labels[:, 0], bins=5, baseline="given")
+    assert rated.differences["stderr"][0] < 0.8 * single.differences["stderr"][0]

@@ -13,9 +13,9 @@ from epiloss.errors import OptionError
 from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.levelsets import checked_count
 from epiloss.partition import resolve_partition
-from epiloss.planning import BinaryProblem, Plan
+from epiloss.planning import BinaryProblem, Plan, stream
 from epiloss.recalibration import resolve_recalibrator
-from epiloss.repeated import read_ratings, with_ratings
+from epiloss.repeated import check_for_ratings, read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.summary import summarise
@@ -129,7 +129,8 @@ def audit(
     resolve_recalibrator(recalibrate)  # a wrong option is told before any work
     ratings = read_ratings(y_true, y_prob, pos_label)
     if ratings is not None:
-        y_true, pos_label = ratings.drawn(np.random.default_rng(seed)), None
+        check_for_ratings(scoring, recalibrate)
+        y_true, pos_label = ratings.drawn(stream(seed, "drawn labels")), None
     problem = read_problem(
         y_true,
         y_prob,
@@ -144,7 +145,7 @@ def audit(
     options = {
         "bins": np.asarray(bins).tolist(),
         "binning": binning,
-        "partition": _regions_named(X, groups, plan),
+        "partition": _regions_named(problem, plan),
         "region_ratio": region_ratio,
         "curve": type(plan.curve).__name__,
         "split": split,
@@ -169,13 +170,13 @@ def audit(
     result = summarise(problem, scoring, evaluations, bounds, options, after)
     if ratings is None:
         return result
-    return with_ratings(result, ratings, problem, level=level, generator=np.random.default_rng(seed))
+    return with_ratings(result, ratings, problem, level=level, generator=stream(seed, "ratings"))
 
 
-def _regions_named(X: Any, groups: Any, plan: Plan) -> str:
-    if groups is not None:
+def _regions_named(problem: Problem, plan: Plan) -> str:
+    if problem.groups is not None:
         return "groups"
-    return "level set" if X is None else plan.partitioner.name
+    return "level set" if problem.features is None else plan.partitioner.name
 
 
 def binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[BinaryProblem]:

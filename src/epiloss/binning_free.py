@@ -15,20 +15,18 @@ from epiloss.crossfit import (
 )
 from epiloss.learners import Blend
 from epiloss.levelsets import Codes, resolve_level_sets
-from epiloss.planning import BinaryProblem, Plan, generators, scored_anew, split_folds
+from epiloss.planning import BinaryProblem, Plan, scored_anew, split_folds, stream
 from epiloss.scoring import Floats
+
+LEAST_ROWS, LEAST_CLUSTERS = 50, 10  # fewer leave nothing to learn from, or to learn for
 
 
 def crossfit(problem: BinaryProblem, seed: int, level: float) -> CrossfitBound | None:
-    """Return the binning-free lower bound for the scores as they are, where there is one.
-
-    It takes features, and level sets that condition on one score.
-    """
-    if problem.features is None or problem.groups is not None or problem.vectors is not None:
+    """Return the binning-free lower bound for the scores as they are, where there is one."""
+    everything = np.arange(len(problem.scores))
+    if not _is_possible(problem, everything):
         return None
-    directions = _directions(
-        problem, problem.scores, np.arange(len(problem.scores)), _crossfit_generator(seed)
-    )
+    directions = _directions(problem, problem.scores, everything, stream(seed, "crossfit"))
     return crossfit_bound(directions, level, problem.clusters)
 
 
@@ -36,19 +34,29 @@ def crossfit_recalibrated(
     problem: BinaryProblem, plan: Plan, seed: int, level: float
 ) -> CrossfitBound | None:
     """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
-    if problem.features is None or problem.groups is not None or problem.vectors is not None:
-        return None
-    splits, curves, _ = generators(seed)
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
-    repeats = split_folds(problem, plan, raw_levels.assign(problem.scores), splits)
-    generator = _crossfit_generator(seed)
+    repeats = split_folds(problem, plan, raw_levels.assign(problem.scores), stream(seed, "splits"))
+    folds = list(chain.from_iterable(repeats))
+    if not all(_is_possible(problem, fold.evaluate) for fold in folds):
+        return None
+    curves, generator = stream(seed, "curves"), stream(seed, "crossfit")
     parts = []
-    for fold in chain.from_iterable(repeats):
+    for fold in folds:
         scores = scored_anew(problem, plan, fold, curves).scores
         directions = _directions(problem, scores, fold.evaluate, generator)
         clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
         parts.append((fold.evaluate, crossfit_bound(directions, level, clusters)))
     return average_bounds(parts, len(problem.scores), level, problem.clusters)
+
+
+def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
+    """Tell whether there are features, one score to condition on, and enough rows."""
+    if problem.features is None or problem.groups is not None or problem.vectors is not None:
+        return False
+    few_clusters = (
+        problem.clusters is not None and len(np.unique(problem.clusters[rows])) < LEAST_CLUSTERS
+    )
+    return len(rows) >= LEAST_ROWS and not few_clusters
 
 
 def _directions(
@@ -65,7 +73,3 @@ def _directions(
         weights=None if problem.weights is None else problem.weights[rows],
         clusters=None if problem.clusters is None else problem.clusters[rows],
     )
-
-
-def _crossfit_generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])

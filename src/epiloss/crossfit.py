@@ -45,11 +45,11 @@ class Directions:
     fold: Codes
     weight: Floats
 
-    def folds(self) -> Iterator[Directions]:
-        """Return the rows of each fold."""
+    def folds(self) -> Iterator[tuple[Codes, Directions]]:
+        """Return the rows of each fold, their numbers first."""
         for k in np.unique(self.fold):
-            rows = self.fold == k
-            yield Directions(*(part[rows] for part in vars(self).values()))
+            rows = np.flatnonzero(self.fold == k)
+            yield rows, Directions(*(part[rows] for part in vars(self).values()))
 
     @property
     def product(self) -> Floats:
@@ -82,7 +82,11 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
     of ``theta`` may be twice what its rows show where there is nothing to learn: the test, and the
     interval near zero, allow for it.
     """
-    squares, noise = np.array([_debiased_square(fold) for fold in directions.folds()]).T
+    folds = [
+        _debiased_square(fold, None if clusters is None else clusters[rows])
+        for rows, fold in directions.folds()
+    ]
+    squares, noise = np.array(folds).T
     value = float(squares.mean())
     # squared noise varies by twice its square, and by a quarter more as the folds share rows
     beyond = 2.5 * float(noise @ noise) / len(noise) ** 2
@@ -146,12 +150,12 @@ def _normal_score(pvalue: float | None) -> float:
     return float(-ndtri(np.clip(1.0 if pvalue is None else pvalue, 1e-300, 1 - 1e-16)))
 
 
-def _debiased_square(fold: Directions) -> tuple[float, float]:
+def _debiased_square(fold: Directions, clusters: Codes | None) -> tuple[float, float]:
     """Return ``(theta^2 - var theta) / v``, and what was taken off."""
     v = fold.mean(fold.square)
     if v <= 0:
         return 0.0, 0.0
-    noise = Influence(fold.contribution(fold.product)).stderr() ** 2 / v
+    noise = Influence(fold.contribution(fold.product)).stderr(clusters) ** 2 / v
     return fold.mean(fold.product) ** 2 / v - noise, noise
 
 

@@ -18,10 +18,10 @@ from epiloss.planning import (
     Plan,
     Scored,
     folds_of,
-    generators,
     scored_anew,
     scored_as_given,
     split_folds,
+    stream,
 )
 from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
@@ -61,9 +61,9 @@ class _FoldResult:
 
 def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Evaluate the scores as they are."""
-    splits, curves, trees = generators(seed)
-    scored = scored_as_given(problem, plan, problem.scores, curves)
-    repeats = folds_of(problem, plan, scored.level_set, splits)
+    scored = scored_as_given(problem, plan, problem.scores, stream(seed, "curves"))
+    repeats = folds_of(problem, plan, scored.level_set, stream(seed, "splits"))
+    trees = stream(seed, "trees")
     results = [
         [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
     ]
@@ -74,10 +74,10 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
 
 def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
-    splits, curves, trees = generators(seed)
+    curves, trees = stream(seed, "curves"), stream(seed, "trees")
     raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
     level_set = raw_levels.assign(problem.scores)
-    repeats = split_folds(problem, plan, level_set, splits)
+    repeats = split_folds(problem, plan, level_set, stream(seed, "splits"))
     results = [
         [
             _evaluate_fold(problem, plan, fold, scored_anew(problem, plan, fold, curves), trees)

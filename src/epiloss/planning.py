@@ -18,7 +18,7 @@ from epiloss.levelsets import (
     simplex_level_sets,
 )
 from epiloss.partition import Partitioner
-from epiloss.recalibration import checked_recalibration, resolve_recalibrator
+from epiloss.recalibration import checked_recalibration, fit_recalibrator, resolve_recalibrator
 from epiloss.scoring import Floats, ScoringRule
 from epiloss.splitting import Fold, clustered_fold, stratified_fold
 
@@ -63,9 +63,13 @@ class Scored:
     curves: tuple[Floats, Floats] | None
 
 
-def generators(seed: int) -> list[np.random.Generator]:
-    """Return the streams for splits, curves and trees; the same whenever the seed is the same."""
-    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+_STREAMS = ("splits", "curves", "trees", "crossfit", "drawn labels", "ratings")
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """Return the random stream of one purpose; streams of one seed are independent of each other."""
+    children = np.random.SeedSequence(seed).spawn(len(_STREAMS))
+    return np.random.default_rng(children[_STREAMS.index(name)])
 
 
 def scored_as_given(
@@ -96,7 +100,8 @@ def scored_anew(
             f"recalibration needs both outcomes among its {len(labels)} learning rows, got only "
             f"{labels[0]:.0f}. Use more rows, or recalibrate=None."
         )
-    model.fit(problem.scores[fold.learn], labels)
+    learn_weights = None if problem.weights is None else problem.weights[fold.learn]
+    fit_recalibrator(model, problem.scores[fold.learn], labels, learn_weights)
     scores = checked_recalibration(model.predict(problem.scores), len(problem.scores))
     bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
     # fitted on rows that the recalibration has not seen: on the others it looks perfect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,12 +29,14 @@ class IsotonicRecalibrator:
 
     model: Any = field(default=None, repr=False)
 
-    def fit(self, scores: Floats, labels: Floats) -> IsotonicRecalibrator:
+    def fit(
+        self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
+    ) -> IsotonicRecalibrator:
         """Learn by pooling adjacent violators."""
         from sklearn.isotonic import IsotonicRegression
 
         self.model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
-        self.model.fit(scores, labels)
+        self.model.fit(scores, labels, sample_weight)
         return self
 
     def predict(self, scores: Floats) -> Floats:
@@ -47,11 +50,14 @@ class SigmoidRecalibrator:
 
     model: Any = field(default=None, repr=False)
 
-    def fit(self, scores: Floats, labels: Floats) -> SigmoidRecalibrator:
+    def fit(
+        self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
+    ) -> SigmoidRecalibrator:
         """Learn slope and intercept by logistic regression on the log-odds."""
         from sklearn.linear_model import LogisticRegression
 
-        self.model = LogisticRegression(C=1e6).fit(_log_odds(scores), labels)
+        self.model = LogisticRegression(C=1e6)
+        self.model.fit(_log_odds(scores), labels, sample_weight)
         return self
 
     def predict(self, scores: Floats) -> Floats:
@@ -74,6 +80,19 @@ def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
         "recalibrate must be None, 'isotonic', 'sigmoid' or an object with fit(scores, labels) and "
         f"predict(scores), got {recalibrate!r}."
     )
+
+
+def fit_recalibrator(model: Any, scores: Floats, labels: Floats, weights: Floats | None) -> None:
+    """Fit a recalibrator, with the weights if there are any."""
+    if weights is None:
+        model.fit(scores, labels)
+        return
+    if "sample_weight" not in inspect.signature(model.fit).parameters:
+        raise OptionError(
+            f"with sample_weight the recalibrator's fit must take it too, got {type(model).__name__}. "
+            "Use 'isotonic' or 'sigmoid', or give its fit a parameter sample_weight."
+        )
+    model.fit(scores, labels, sample_weight=weights)
 
 
 def checked_recalibration(answer: Any, n_rows: int) -> Floats:

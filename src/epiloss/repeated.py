@@ -19,8 +19,8 @@ from epiloss.features import is_missing, unmasked
 from epiloss.inference import normal_estimate, one_sided_pvalue
 from epiloss.influence import Influence
 from epiloss.levelsets import Codes
-from epiloss.results import Audit, Estimate
-from epiloss.scoring import Floats
+from epiloss.results import Audit
+from epiloss.scoring import Brier, Floats, ScoringRule
 from epiloss.validation import Problem
 
 
@@ -69,15 +69,24 @@ def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     return Ratings(count, ((values == positive) & ~missing).sum(axis=1).astype(float))
 
 
+def check_for_ratings(rule: ScoringRule, recalibrate: Any) -> None:
+    """Refuse options that repeated labels cannot follow."""
+    if not isinstance(rule, Brier):
+        raise OptionError(
+            f"repeated labels measure the grouping loss of the Brier score, got rule {rule.name!r}. "
+            "Use rule='brier', or one label a row."
+        )
+    if recalibrate is not None:
+        raise OptionError(
+            "repeated labels measure the scores as given, got recalibrate. Recalibrate on other rows, "
+            "and audit the new scores."
+        )
+
+
 def with_ratings(
     result: Audit, ratings: Ratings, problem: Problem, *, level: float, generator: np.random.Generator
 ) -> Audit:
     """Return the audit of one drawn label a row with its ledger measured from all labels."""
-    if result.rule != "brier":
-        raise OptionError(
-            f"repeated labels measure the grouping loss of the Brier score, got rule {result.rule!r}. "
-            "Use rule='brier', or one label a row."
-        )
     if len(ratings.count) != len(problem.scores):
         raise OptionError("repeated labels take no rows of weight 0. Leave these rows out.")
     scores, weights, clusters = problem.scores, problem.weights, problem.clusters
@@ -85,42 +94,41 @@ def with_ratings(
     w = np.where(several, 1.0 if weights is None else weights, 0.0)
     mean, square = ratings.mean, _unbiased_square(ratings)
     a, b = _out_of_fold_curves(scores, mean, weights, generator)
-    terms = {
+    values = {
         "score": (scores - mean) ** 2 + mean * (1 - mean),
         "calibration_loss": (scores - a) * (scores - b),
         "grouping_loss": square - mean * (a + b) + a * b,
         "irreducible_loss": mean - square,
     }
-    terms["remainder"] = terms["score"] - terms["calibration_loss"] - terms["grouping_loss"]
-    # the curves' own noise adds to the calibration loss at first order what the labels' does
-    spread = dict(terms)
-    spread["calibration_loss"] = terms["score"] - (mean - (a + b) / 2) ** 2 - mean * (1 - mean)
+    values["remainder"] = values["score"] - values["calibration_loss"] - values["grouping_loss"]
+    # a label moves the curve, and the curve the loss: the score of S less that of C shows both
+    moved = values["score"] - (mean - (a + b) / 2) ** 2 - mean * (1 - mean)
+    influence = {name: _influence(one, w) for name, one in values.items()}
+    influence["calibration_loss"] = _influence(moved, w)
     estimates = {
-        name: _estimate(values, spread[name], w, clusters, level) for name, values in terms.items()
+        name: normal_estimate(float(w @ one / w.sum()), influence[name].stderr(clusters), level)
+        for name, one in values.items()
     }
     grouping = estimates["grouping_loss"]
     if grouping.stderr is not None:
-        pvalue = one_sided_pvalue(grouping.value, grouping.stderr)
-        estimates["grouping_loss"] = replace(grouping, pvalue=pvalue)
+        grouping = replace(grouping, pvalue=one_sided_pvalue(grouping.value, grouping.stderr))
     return replace(
         result,
         score=estimates["score"],
         calibration_loss=estimates["calibration_loss"],
-        grouping_loss=estimates["grouping_loss"],
+        grouping_loss=grouping,
         remainder=estimates["remainder"],
         irreducible_loss=estimates["irreducible_loss"],
         method="repeated labels",
         n_evaluated=int(several.sum()),
         warnings=tuple(text for text in result.warnings if not text.startswith("without X")),
+        influence={name: influence[name].by_cluster(clusters) for name in result.influence},
     )
 
 
-def _estimate(
-    values: Floats, spread: Floats, w: Floats, clusters: Codes | None, level: float
-) -> Estimate:
+def _influence(values: Floats, w: Floats) -> Influence:
     total = w.sum()
-    influence = Influence(w * (spread - w @ spread / total) / total)
-    return normal_estimate(float(w @ values / total), influence.stderr(clusters), level)
+    return Influence(w * (values - w @ values / total) / total)
 
 
 def _unbiased_square(ratings: Ratings) -> Floats:

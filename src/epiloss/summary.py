@@ -91,8 +91,8 @@ def _crossfit(
     found = [bound for bound in crossfits if bound is not None]
     if options["method"] == "crossfit" and not found:
         raise OptionError(
-            "method 'crossfit' needs X and a task that conditions on one score. Use method='partition' "
-            "with groups=, without X, and for task 'joint'."
+            "method 'crossfit' needs X, a task that conditions on one score, and at least 50 rows in 10 "
+            "clusters. Use method='partition' with groups=, for task 'joint', and for fewer rows."
         )
     return sum_of_bounds(found, options["level"], clusters) if found else None
 

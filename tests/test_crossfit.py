@@ -1,0 +1,118 @@
+"""The bound without bins: where it stands, what it needs, and what copies and weights do to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import epiloss
+from epiloss.crossfit import cross_fitted_directions, crossfit_bound
+from epiloss.errors import OptionError
+from epiloss.features import Features
+from epiloss.learners import Blend
+from epiloss.planning import stream
+from epiloss.simulate import Sigmoid
+
+
+class Oracle:
+    """A learner that knows the truth: it returns the one feature it is given."""
+
+    def fit(self, *_: object) -> Oracle:
+        return self
+
+    def predict(self, features: Features, scores: object) -> np.ndarray:
+        return np.asarray(features.matrix[:, 0], float)
+
+
+@pytest.mark.slow
+def test_with_the_true_direction_the_bound_is_the_grouping_loss() -> None:
+    """60 repetitions of 2,000 rows: within 3 standard errors of the truth, Brier score."""
+    problem = Sigmoid(perturbation="step")
+    values = []
+    for seed in range(60):
+        sample = problem.sample(2_000, random_state=seed)
+        directions = cross_fitted_directions(
+            Features.read(sample.q - sample.c),
+            sample.scores,
+            sample.y.astype(float),
+            rule=epiloss.Brier(),
+            learner=Oracle(),
+            generator=np.random.default_rng(seed),
+        )
+        values.append(crossfit_bound(directions, 0.95).estimate.value)
+    gap = np.mean(values) - problem.truth().grouping_loss
+    assert abs(gap) < 3 * np.std(values) / np.sqrt(60)
+
+
+def test_a_useless_direction_bounds_nothing() -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    directions = cross_fitted_directions(
+        Features.read(np.zeros(3_000)),
+        sample.scores,
+        sample.y.astype(float),
+        rule=epiloss.Brier(),
+        learner=Oracle(),
+        generator=np.random.default_rng(0),
+    )
+    estimate = crossfit_bound(directions, 0.95).estimate
+    assert (estimate.value, estimate.pvalue) == (0.0, 1.0)
+
+
+def test_copies_told_to_be_copies_do_not_inflate_the_bound() -> None:
+    sample = Sigmoid().sample(800)
+    again = np.repeat(np.arange(800), 3)
+    rows = (sample.y[again], sample.scores[again], sample.X[again])
+    plain = epiloss.audit(sample.y, sample.scores, sample.X, method="crossfit", bins=5)
+    blind = epiloss.audit(*rows, method="crossfit", bins=5)
+    told = epiloss.audit(*rows, method="crossfit", bins=5, clusters=again)
+    stderr = plain.grouping_loss.stderr
+    assert stderr is not None
+    assert abs(told.grouping_loss.value - plain.grouping_loss.value) < 3 * stderr
+    assert blind.grouping_loss.value > told.grouping_loss.value + 3 * stderr
+
+
+@pytest.mark.parametrize("n", [2, 5, 49])
+def test_few_rows_are_left_to_the_regions(n: int) -> None:
+    sample = Sigmoid().sample(200)
+    rows = np.concatenate(
+        [np.flatnonzero(sample.y == 0)[: n // 2], np.flatnonzero(sample.y == 1)[: n - n // 2]]
+    )
+    data = (sample.y[rows], sample.scores[rows], sample.X[rows])
+    assert epiloss.audit(*data, method="auto", bins=1).crossfit_bound is None
+    with pytest.raises(OptionError, match="at least 50 rows"):
+        epiloss.audit(*data, method="crossfit", bins=1)
+
+
+def test_equal_weights_change_nothing_that_matters() -> None:
+    sample = Sigmoid(perturbation="step").sample(2_000)
+    data = (sample.y, sample.scores, sample.X)
+    plain = epiloss.audit(*data, method="crossfit", bins=5)
+    weighted = epiloss.audit(*data, method="crossfit", bins=5, sample_weight=np.full(2_000, 7.0))
+    assert plain.grouping_loss.stderr is not None
+    gap = weighted.grouping_loss.value - plain.grouping_loss.value
+    assert abs(gap) < 0.2 * plain.grouping_loss.stderr  # bins of weighted quantiles differ a little
+
+
+def test_wide_features_are_narrowed_without_the_labels() -> None:
+    sample = Sigmoid(perturbation="step").sample(1_500)
+    generator = np.random.default_rng(0)
+    mixed = np.hstack([sample.X, 0.1 * generator.normal(size=(1_500, 3))]) @ generator.normal(
+        size=(5, 600)
+    )
+    result = epiloss.audit(sample.y, sample.scores, mixed, method="crossfit", bins=1, partition="stump")
+    assert result.grouping_loss.low is not None
+    assert 0 < result.grouping_loss.low < 0.0338
+
+
+def test_streams_of_one_seed_differ_and_repeat() -> None:
+    names = ("splits", "curves", "trees", "crossfit", "drawn labels", "ratings")
+    first = [stream(3, name).random() for name in names]
+    assert len(set(first)) == len(names)
+    assert first == [stream(3, name).random() for name in names]
+
+
+def test_the_blend_is_a_learner_of_its_own() -> None:
+    sample = Sigmoid(perturbation="step").sample(4_000)
+    features, target = Features.read(sample.X), sample.y - sample.c
+    guess = Blend().fit(features, sample.scores, target, None, 0).predict(features, sample.scores)
+    assert np.corrcoef(guess, sample.q - sample.c)[0, 1] > 0.8
