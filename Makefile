@@ -9,12 +9,11 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
 
-# the test workers take the cores: threads inside them would only wait for each other
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --editable '.[files]'

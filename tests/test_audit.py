@@ -7,7 +7,6 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.isotonic import IsotonicRegression
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss import Audit, Brier, DataError, Log, OptionError, ScoringRule, audit
@@ -74,13 +72,6 @@ def assert_adds_up(result: Audit) -> None:
 
 Y, S, X = rows(600)
 G = np.where(X[:, 0] > 0, "right", "left")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread_of_linear_algebra() -> Iterator[None]:
-    """Keep the many small fits from waiting for threads that they do not need."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture(scope="module")

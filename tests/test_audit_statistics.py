@@ -5,13 +5,11 @@ Every statistical check names its repetitions and its tolerance, and runs on fix
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss.levelsets import uniform_level_sets
@@ -23,13 +21,6 @@ REPETITIONS = 60
 BINARY = {name: one for name, one in problems().items() if not isinstance(one, MultiClass)}
 NULL = [name for name in BINARY if name.endswith("null")]
 QUANTITIES = ("score", "calibration_loss", "grouping_loss", "plugin", "bias", "explained", "induced")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep linear algebra on one core: threads cost more than they bring at this size."""
-    with threadpool_limits(limits=1):
-        yield
 
 
 def audited(*data: Any, **options: Any) -> Audit:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss.comparison import Comparison, paired_difference
@@ -20,13 +18,6 @@ from epiloss.simulate import MultiClass, Sample, Sigmoid
 
 LOSSES = ["score", "calibration_loss", "grouping_loss"]
 STEP = Sigmoid(perturbation="step")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep linear algebra on one core: threads cost more than they bring at this size."""
-    with threadpool_limits(limits=1):
-        yield
 
 
 @pytest.fixture(scope="module")

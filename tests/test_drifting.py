@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss.drifting import Drift
@@ -18,13 +16,6 @@ from epiloss.simulate import MultiClass, Problem, Sigmoid
 
 LOSSES = ["score", "calibration_loss", "grouping_loss"]
 STEP = Sigmoid(perturbation="step")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Keep linear algebra on one core: threads cost more than they bring at this size."""
-    with threadpool_limits(limits=1):
-        yield
 
 
 def drawn(problem: Problem, n: int, seed: int) -> tuple[Any, Any, Any]:

@@ -15,7 +15,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from epiloss import Audit, Auditor, GroupingDisplay, OptionError, audit
 
@@ -31,8 +30,7 @@ NAMED = np.where(Y == 1, "sick", "healthy")
 
 @pytest.fixture(autouse=True)
 def pictures_are_closed() -> Iterator[None]:
-    with threadpool_limits(1):  # many small fits
-        yield
+    yield
     pyplot.close("all")
 
 
