@@ -76,6 +76,11 @@ G = np.where(X[:, 0] > 0, "right", "left")
 
 @pytest.fixture(scope="module")
 def plain() -> Audit:
+    return audit(Y, S, X, bins=4, method="partition")
+
+
+@pytest.fixture(scope="module")
+def led_without_bins() -> Audit:
     return audit(Y, S, X, bins=4)
 
 
@@ -87,8 +92,9 @@ def grouped() -> Audit:
 # the result
 
 
-def test_the_ledger_adds_up_and_the_regions_are_found(plain: Audit) -> None:
+def test_the_ledger_adds_up_and_the_regions_are_found(plain: Audit, led_without_bins: Audit) -> None:
     assert_adds_up(plain)
+    assert_adds_up(led_without_bins)
     assert plain.task == "binary"
     assert plain.rule == "brier"
     assert plain.n_samples == plain.n_evaluated == 600
@@ -181,12 +187,19 @@ def test_the_grouping_loss_is_never_bounded_by_zero_where_every_level_set_holds_
 @pytest.mark.parametrize("n_jobs", [1, 2, -1])
 def test_the_same_seed_gives_the_same_bits_for_any_number_of_threads(rule: str, n_jobs: int) -> None:
     options: dict[str, Any] = {"rule": rule, "bins": 4, "recalibrate": "isotonic", "repeats": 2}
+    options["method"] = "partition"
     once = audit(Y, S, X, random_state=7, **options)
     assert audit(Y, S, X, random_state=7, n_jobs=n_jobs, **options).to_json() == once.to_json()
 
 
+def test_the_same_seed_gives_the_same_bits_without_bins_too() -> None:
+    options: dict[str, Any] = {"bins": 4, "recalibrate": "isotonic", "random_state": 7}
+    once = audit(Y, S, X, **options)
+    assert audit(Y, S, X, n_jobs=2, **options).to_json() == once.to_json()
+
+
 def test_another_seed_gives_another_split_but_the_same_score(plain: Audit) -> None:
-    other = audit(Y, S, X, bins=4, random_state=1)
+    other = audit(Y, S, X, bins=4, method="partition", random_state=1)
     assert other.plugin != plain.plugin
     assert other.score.value == plain.score.value
 
@@ -217,6 +230,7 @@ def test_inputs_are_never_written_to() -> None:
             given[2],
             sample_weight=given[3],
             partition=partition,
+            method="auto" if partition == "tree" else "partition",
             recalibrate="sigmoid",
         )
     for array, copy in zip(given, kept, strict=True):
@@ -257,14 +271,23 @@ MAKES: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES.keys())
 def test_every_make_of_input_gives_the_same_bits(make: tuple[Any, Any, Any], plain: Audit) -> None:
-    result = audit(*make, bins=4)
+    result = audit(*make, bins=4, method="partition")
     np.testing.assert_array_equal(totals(result), totals(plain))
     assert result.regions.to_dict() == plain.regions.to_dict()
 
 
+@pytest.mark.parametrize("name", ["float16", "polars", "two columns", "text"])
+def test_every_make_of_input_gives_the_same_bits_without_bins(
+    name: str, led_without_bins: Audit
+) -> None:
+    np.testing.assert_array_equal(totals(audit(*MAKES[name], bins=4)), totals(led_without_bins))
+
+
 def test_the_scale_of_the_weights_and_equal_weights_do_not_matter(plain: Audit) -> None:
     np.testing.assert_allclose(
-        totals(audit(Y, S, X, bins=4, sample_weight=np.full(600, 3.0))), totals(plain), atol=1e-10
+        totals(audit(Y, S, X, bins=4, method="partition", sample_weight=np.full(600, 3.0))),
+        totals(plain),
+        atol=1e-10,
     )
 
 
@@ -344,7 +367,7 @@ def test_a_constant_feature_changes_nothing_that_regions_do_not_enter(
     results: list[Any] = []
     for features in (X, np.column_stack([X, np.ones(n)])):
         try:
-            results.append(audit(y, s, features, bins=3, partition=partition))
+            results.append(audit(y, s, features, bins=3, partition=partition, method="partition"))
         except DataError as error:  # too few rows to split, with and without the feature
             results.append(str(error))
     if isinstance(results[0], str):
@@ -377,7 +400,8 @@ def test_ten_classes_some_rare_add_up_in_every_task(
 ) -> None:
     c, P = ten
     data: dict[str, Any] = {"groups": G} if with_groups else {"X": X}
-    result = audit(c, P, task=task, rule=rule, bins=5, **data)
+    method = "auto" if rule == "brier" else "partition"
+    result = audit(c, P, task=task, rule=rule, bins=5, method=method, **data)
     assert result.task == (task or "top-label")
     assert_adds_up(result)
 
@@ -392,7 +416,7 @@ def test_the_score_of_all_classes_is_the_multiclass_score(ten: tuple[Any, Any], 
 
 
 def test_rules_are_names_or_objects(plain: Audit) -> None:
-    assert audit(Y, S, X, bins=4, rule=Brier()).to_json() == plain.to_json()
+    assert audit(Y, S, X, bins=4, rule=Brier(), method="partition").to_json() == plain.to_json()
     assert audit(Y, S, rule=Log()).to_json() == audit(Y, S, rule="log").to_json()
     spherical = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2), name="spherical")
     result = audit(Y, S, X, bins=4, rule=spherical)
@@ -401,10 +425,11 @@ def test_rules_are_names_or_objects(plain: Audit) -> None:
 
 
 def test_bins_are_a_number_or_edges() -> None:
-    by_number = audit(Y, S, X, bins=4)
+    by_number = audit(Y, S, X, bins=4, method="partition")
     makes: list[Any] = [[0, 0.25, 0.5, 0.75, 1], (0, 0.25, 0.5, 0.75, 1), np.linspace(0, 1, 5)]
     for edges in [*makes, np.int64(4)]:
-        np.testing.assert_array_equal(totals(audit(Y, S, X, bins=edges)), totals(by_number))
+        by_edges = audit(Y, S, X, bins=edges, method="partition")
+        np.testing.assert_array_equal(totals(by_edges), totals(by_number))
     assert len(audit(Y, S, X, bins=5, binning="quantile").level_sets) == 5
 
 
@@ -428,7 +453,7 @@ class BySign:
     "partition", ["tree", "stump", "kmeans", DecisionTreeClassifier(max_depth=2), KMeans(3), BySign()]
 )
 def test_every_partition_adds_up_and_splits(partition: Any) -> None:
-    result = audit(Y, S, X, bins=4, partition=partition)
+    result = audit(Y, S, X, bins=4, partition=partition, method="partition")
     assert_adds_up(result)
     assert len(result.regions) > 2 * len(result.level_sets)
 
@@ -468,11 +493,12 @@ class Shrink:
 def test_the_recalibrated_ledger_adds_up_and_leaves_the_first_alone(
     recalibrate: Any, data: dict[str, Any]
 ) -> None:
-    result = audit(Y, S, **data, bins=4, recalibrate=recalibrate)
+    options: dict[str, Any] = {"bins": 4, "method": "auto" if recalibrate == "sigmoid" else "partition"}
+    result = audit(Y, S, **data, recalibrate=recalibrate, **options)
     assert result.recalibrated is not None
     assert_adds_up(result.recalibrated)
     assert result.recalibrated.n_evaluated == 600
-    np.testing.assert_array_equal(totals(result), totals(audit(Y, S, **data, bins=4)))
+    np.testing.assert_array_equal(totals(result), totals(audit(Y, S, **data, **options)))
 
 
 def test_recalibration_cures_calibration_loss() -> None:
@@ -602,8 +628,8 @@ DATA: dict[str, dict[str, Any]] = {"blind": {}, "X": {"X": X_}, "groups": {"grou
 @pytest.mark.parametrize("scores", HARD_SCORES.values(), ids=HARD_SCORES.keys())
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
 def test_hard_scores_add_up_without_a_warning(rule: str, scores: Any, data: dict[str, Any]) -> None:
-    for binning in ("uniform", "quantile"):
-        assert_adds_up(audit(Y_, scores, **data, rule=rule, binning=binning, bins=4))
+    for binning, method in (("uniform", "auto"), ("quantile", "partition")):
+        assert_adds_up(audit(Y_, scores, **data, rule=rule, binning=binning, bins=4, method=method))
 
 
 @pytest.mark.parametrize("curve", ["isotonic", "lowess", "nearest"])
@@ -649,13 +675,14 @@ HARD_FEATURES: dict[str, Any] = {
 @pytest.mark.parametrize("rule", ["brier", "log"])
 @pytest.mark.parametrize("features", HARD_FEATURES.values(), ids=HARD_FEATURES.keys())
 def test_hard_features_add_up_without_a_warning(rule: str, features: Any) -> None:
-    for partition in ("tree", "stump"):
-        assert_adds_up(audit(Y_, S_, features, rule=rule, bins=3, partition=partition))
+    for partition, method in (("tree", "auto"), ("stump", "partition")):
+        assert_adds_up(audit(Y_, S_, features, rule=rule, bins=3, partition=partition, method=method))
 
 
 @pytest.mark.parametrize("name", ["no feature", "one feature", "constant", "denormal", "text"])
 def test_hard_features_can_be_clustered(name: str) -> None:
-    assert_adds_up(audit(Y_, S_, HARD_FEATURES[name], bins=3, partition="kmeans"))
+    features = HARD_FEATURES[name]
+    assert_adds_up(audit(Y_, S_, features, bins=3, partition="kmeans", method="partition"))
 
 
 @pytest.mark.parametrize("partition", ["tree", "stump", "kmeans"])
@@ -702,7 +729,10 @@ def test_one_positive_among_hundreds_adds_up_without_a_warning(
     labels = np.zeros(600, int)
     labels[17] = 1
     for binning in ("uniform", "quantile"):
-        assert_adds_up(audit(labels, S / 100, **data, rule=rule, curve=curve, binning=binning))
+        # the bound without bins has neither bins nor this curve
+        method = "auto" if curve is None and binning == "uniform" else "partition"
+        options: dict[str, Any] = {"curve": curve, "binning": binning, "method": method}
+        assert_adds_up(audit(labels, S / 100, **data, rule=rule, **options))
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
@@ -761,7 +791,9 @@ def test_recalibration_heeds_the_weights() -> None:
     bent = s**2
     weights = np.where(s > 0.5, 50.0, 1.0)
     for recalibrate in ("isotonic", "sigmoid"):
-        result = audit(y, bent, X, bins=5, sample_weight=weights, recalibrate=recalibrate)
+        result = audit(
+            y, bent, X, bins=5, method="partition", sample_weight=weights, recalibrate=recalibrate
+        )
         assert result.recalibrated is not None
         assert result.recalibrated.calibration_loss.value < 0.5 * result.calibration_loss.value
 

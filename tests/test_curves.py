@@ -357,6 +357,39 @@ def test_the_halves_of_a_pair_are_disjoint_and_cover_all_rows() -> None:
     np.testing.assert_array_equal(np.sort(np.concatenate(recorder.seen)), np.sort(scores))
 
 
+def test_the_curves_of_a_pair_share_no_cluster() -> None:
+    scores, labels = random_rows(18, 90)
+    clusters = np.arange(90) // 3
+    seen: list[set[int]] = []
+
+    class Recorder(CurveFitter):
+        def fit_distinct(self, rows: DistinctScores) -> Callable[[Floats], Floats]:
+            seen.append({int(clusters[scores == score][0]) for score in rows.scores})
+            return lambda s: s
+
+    fit_curve_pair(Recorder(), scores, labels, None, np.random.default_rng(0), clusters)
+    assert len(seen) == 2
+    assert not seen[0] & seen[1]
+    assert len(seen[0] | seen[1]) == 30
+
+
+def test_the_vector_curves_of_a_pair_share_no_cluster() -> None:
+    # copies of a row have one label: in one half only, they move one curve and not the other
+    generator = np.random.default_rng(19)
+    vectors = np.repeat(generator.dirichlet(np.ones(3), 60), 4, axis=0)
+    labels, clusters = (
+        np.repeat(generator.integers(0, 2, 60), 4).astype(float),
+        np.repeat(np.arange(60), 4),
+    )
+    flipped = np.where(clusters == 7, 1 - labels, labels)
+    pairs = [
+        fit_vector_curve_pair(vectors, vectors[:, 0], one, None, np.random.default_rng(0), clusters)
+        for one in (labels, flipped)
+    ]
+    moved = [not np.array_equal(before, after) for before, after in zip(*pairs, strict=True)]
+    assert sorted(moved) == [False, True]
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_too_few_rows_for_two_halves_give_one_curve_twice(n: int) -> None:
     scores, labels = random_rows(15, n)

@@ -174,9 +174,10 @@ def test_scores_of_one_or_two_values_are_drawn(scores: Any) -> None:
 def test_a_fitted_classifier_is_audited_whatever_its_labels(labels: Any, frame: bool) -> None:
     features = pd.DataFrame(X, columns=["age", "bmi"]) if frame else X
     model = LogisticRegression().fit(features, labels)
-    display = GroupingDisplay.from_estimator(model, features, labels, bins=4)
+    options: dict[str, Any] = {"bins": 4, "method": "partition"}
+    display = GroupingDisplay.from_estimator(model, features, labels, **options)
     expected = audit(
-        Y, LogisticRegression().fit(X, Y).predict_proba(X)[:, 1], X, bins=4, partition="stump"
+        Y, LogisticRegression().fit(X, Y).predict_proba(X)[:, 1], X, partition="stump", **options
     )
     assert display.audit.score.value == pytest.approx(expected.score.value, abs=1e-9)
     np.testing.assert_allclose(points(display.audit.regions), points(expected.regions), atol=1e-9)

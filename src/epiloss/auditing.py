@@ -11,7 +11,9 @@ from epiloss.binning_free import crossfit, crossfit_recalibrated
 from epiloss.curves import CurveFitter, resolve_curve
 from epiloss.errors import OptionError
 from epiloss.evaluation import evaluate, evaluate_recalibrated
+from epiloss.learners import resolve_learner
 from epiloss.levelsets import checked_count
+from epiloss.models import described
 from epiloss.partition import resolve_partition
 from epiloss.planning import BinaryProblem, Plan, stream
 from epiloss.recalibration import resolve_recalibrator
@@ -35,7 +37,8 @@ def audit(
     region_ratio: float = 12,
     groups: Any = None,
     curve: str | CurveFitter | Callable[[Floats], Floats] | None = None,
-    method: str = "partition",
+    method: str = "auto",
+    learner: Any = None,
     split: float = 0.5,
     swap: bool = True,
     repeats: int = 1,
@@ -76,10 +79,14 @@ def audit(
         Regions that you know already (sex, hospital): no split is made, every row is evaluated.
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
-    method : {"partition", "crossfit", "auto"}
+    method : {"auto", "crossfit", "partition"}
         The lower bound on the grouping loss that leads the ledger: what the regions explain; or a
-        cross-fitted one without bins, which is tighter and takes learners of its own; or the latter
-        where there is one. The partition's terms and regions are given with each.
+        cross-fitted one without bins, which uses all rows; or, by default, the latter where there
+        is one. The partition's terms and regions are given with each.
+    learner : regressor, optional
+        What the cross-fitted bound predicts with from features and score, with ``fit(X, y)`` and
+        ``predict``. Any gives a lower bound, a good one a tight bound. By default a blend of ridge
+        regressions and boosted trees.
     split, swap, repeats : float, bool, int
         The part of the rows that learns; whether the halves then change places; how many splits
         are averaged.
@@ -125,7 +132,12 @@ def audit(
         repeats=int(repeats),
         recalibrate=recalibrate,
         n_jobs=None if n_jobs is None else int(n_jobs),
+        learner=resolve_learner(learner),
     )
+    if learner is not None and method == "partition":
+        raise OptionError(
+            "learner is for the cross-fitted bound: use it with method='auto' or 'crossfit'."
+        )
     resolve_recalibrator(recalibrate)  # a wrong option is told before any work
     ratings = read_ratings(y_true, y_prob, pos_label)
     if ratings is not None:
@@ -153,6 +165,7 @@ def audit(
         "repeats": repeats,
         "recalibrate": None if recalibrate is None else str(recalibrate),
         "method": method,
+        "learner": None if learner is None else described(learner),
         "adjust": adjust,
         "level": level,
         "random_state": seed,
@@ -166,7 +179,7 @@ def audit(
         bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
         after = summarise(problem, scoring, again, bounds, options, None)
     evaluations = [evaluate(one, plan, seed) for one in binaries]
-    bounds = [crossfit(one, seed, level) for one in crossfits]
+    bounds = [crossfit(one, plan, seed, level) for one in crossfits]
     result = summarise(problem, scoring, evaluations, bounds, options, after)
     if ratings is None:
         return result

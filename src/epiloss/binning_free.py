@@ -13,20 +13,19 @@ from epiloss.crossfit import (
     cross_fitted_directions,
     crossfit_bound,
 )
-from epiloss.learners import Blend
 from epiloss.levelsets import Codes, resolve_level_sets
 from epiloss.planning import BinaryProblem, Plan, scored_anew, split_folds, stream
 from epiloss.scoring import Floats
 
-LEAST_ROWS, LEAST_CLUSTERS = 50, 10  # fewer leave nothing to learn from, or to learn for
+LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
 
 
-def crossfit(problem: BinaryProblem, seed: int, level: float) -> CrossfitBound | None:
+def crossfit(problem: BinaryProblem, plan: Plan, seed: int, level: float) -> CrossfitBound | None:
     """Return the binning-free lower bound for the scores as they are, where there is one."""
     everything = np.arange(len(problem.scores))
     if not _is_possible(problem, everything):
         return None
-    directions = _directions(problem, problem.scores, everything, stream(seed, "crossfit"))
+    directions = _directions(problem, plan, problem.scores, everything, stream(seed, "crossfit"))
     return crossfit_bound(directions, level, problem.clusters)
 
 
@@ -43,7 +42,7 @@ def crossfit_recalibrated(
     parts = []
     for fold in folds:
         scores = scored_anew(problem, plan, fold, curves).scores
-        directions = _directions(problem, scores, fold.evaluate, generator)
+        directions = _directions(problem, plan, scores, fold.evaluate, generator)
         clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
         parts.append((fold.evaluate, crossfit_bound(directions, level, clusters)))
     return average_bounds(parts, len(problem.scores), level, problem.clusters)
@@ -60,7 +59,7 @@ def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
 
 
 def _directions(
-    problem: BinaryProblem, scores: Floats, rows: Codes, generator: np.random.Generator
+    problem: BinaryProblem, plan: Plan, scores: Floats, rows: Codes, generator: np.random.Generator
 ) -> Directions:
     assert problem.features is not None  # the callers ask only where there are features
     return cross_fitted_directions(
@@ -68,7 +67,7 @@ def _directions(
         scores[rows],
         problem.labels[rows],
         rule=problem.rule,
-        learner=Blend(),
+        learner=plan.learner,
         generator=generator,
         weights=None if problem.weights is None else problem.weights[rows],
         clusters=None if problem.clusters is None else problem.clusters[rows],

@@ -58,6 +58,8 @@ def _audit_options(command: Any) -> Any:
         click.option(
             "--method",
             type=click.Choice(choices["--method"]),
+            default="auto",
+            show_default=True,
             help="The lower bound that leads the ledger.",
         ),
         click.option("--split", type=float, default=0.5, show_default=True, help="Part that learns."),
@@ -141,7 +143,6 @@ def demo(**options: Any) -> None:
     _check_output(options)
     data = load_census_income()
     options["recalibrate"] = options["recalibrate"] or "isotonic"
-    options["method"] = options["method"] or "auto"
     click.echo(
         f"A logistic model of 'earns over $50,000' scored {len(data.y):,} people it had not seen\n"
         "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",

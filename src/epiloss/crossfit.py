@@ -25,7 +25,7 @@ from epiloss.curves import LocalLinear
 from epiloss.features import Features
 from epiloss.inference import normal_estimate
 from epiloss.influence import Influence
-from epiloss.learners import Learner, narrowed
+from epiloss.learners import Learner
 from epiloss.levelsets import Codes
 from epiloss.results import Estimate
 from epiloss.scoring import Brier, Floats, ScoringRule
@@ -36,7 +36,8 @@ class Directions:
     """For every row, how far its prediction and its label lie from what the score tells.
 
     ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``square`` is
-    ``a^2 / kappa``; ``fold`` is the part of the rows that a row was evaluated with.
+    ``a^2 / kappa``; ``fold`` is the part of the rows that a row was evaluated with. ``inflation`` is
+    how much larger than the spread of rows the noise of their mean is, because they were centred.
     """
 
     prediction: Floats
@@ -44,6 +45,7 @@ class Directions:
     square: Floats
     fold: Codes
     weight: Floats
+    inflation: Floats
 
     def folds(self) -> Iterator[tuple[Codes, Directions]]:
         """Return the rows of each fold, their numbers first."""
@@ -59,7 +61,7 @@ class Directions:
     def contribution(self, values: Floats) -> Floats:
         """Return each row's weighted deviation from the mean."""
         total = self.weight.sum()
-        spread: Floats = self.weight * (values - self.weight @ values / total) / total
+        spread: Floats = self.inflation * self.weight * (values - self.weight @ values / total) / total
         return spread
 
     def mean(self, values: Floats) -> float:
@@ -105,7 +107,7 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
     learned = np.clip((theta - 1.645 * np.sqrt(2) * theta_stderr) / v, 0, 1)
     reach = ndtri((1 + level) / 2) * Influence(influence).stderr(clusters) * np.sqrt(2 - learned)
     low, high = (float(max(end, 0.0) ** 2) for end in (root - reach, root + reach))
-    on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned), beyond)
+    on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned), beyond, beyond)
     estimate = Estimate(value, on_value.stderr(clusters), low, high, pvalue)
     return CrossfitBound(estimate, on_value)
 
@@ -125,7 +127,7 @@ def average_bounds(
         beyond += share**2 * bound.influence.beyond
         value += share * bound.estimate.value
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
-    influence = Influence(contribution, beyond)
+    influence = Influence(contribution, beyond, beyond)
     # the parts share what they learned from, so their scores are averaged and not added up
     estimate = normal_estimate(value, influence.stderr(clusters), level)
     return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
@@ -172,7 +174,7 @@ def cross_fitted_directions(
     n_folds: int = 5,
 ) -> Directions:
     """Learn ``g`` on all folds but one, and centre it and the labels on that one."""
-    features = narrowed(features, int(generator.integers(2**31)))
+    features = learner.prepare(features, int(generator.integers(2**31)))
     fold = (
         _balanced_folds(scores, n_folds, generator)
         if clusters is None
@@ -180,7 +182,7 @@ def cross_fitted_directions(
     )
     weight = np.ones(len(scores)) if weights is None else weights
     seeds = generator.integers(2**31, size=n_folds)
-    prediction, residual, square = np.empty((3, len(scores)))
+    prediction, residual, square, inflation = np.empty((4, len(scores)))
     for k in range(n_folds):
         learn, evaluate = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         learn_weights = None if weights is None else weights[learn]
@@ -190,9 +192,10 @@ def cross_fitted_directions(
         stiffness = _stiffness(rule, curve(scores[evaluate]))
         guess = stiffness * model.predict(features.take(evaluate), scores[evaluate])
         both = np.column_stack([guess, labels[evaluate]])
-        prediction[evaluate], residual[evaluate] = _centred(both, scores[evaluate], weight[evaluate]).T
+        centred, inflation[evaluate] = _centred(both, scores[evaluate], weight[evaluate])
+        prediction[evaluate], residual[evaluate] = centred.T
         square[evaluate] = prediction[evaluate] ** 2 / stiffness
-    return Directions(prediction, residual, square, fold, weight)
+    return Directions(prediction, residual, square, fold, weight, inflation)
 
 
 def _stiffness(rule: ScoringRule, c: Floats) -> Floats:
@@ -217,16 +220,21 @@ def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator
     return fold
 
 
-def _centred(values: Floats, scores: Floats, weight: Floats) -> Floats:
-    """Return the residuals of each column on splines of the score's rank, at their full size."""
+def _centred(values: Floats, scores: Floats, weight: Floats) -> tuple[Floats, float]:
+    """Return the residuals of each column on splines of the score's rank, at their full size.
+
+    The projection takes up part of each row's noise; ``sqrt(n / (n - p))``, which is returned too,
+    restores its variance.
+    """
     basis = _score_basis(scores, weight)
     weighted = basis.multiply(weight[:, None]).tocsr()
     gram = (basis.T @ weighted).toarray()
     coefficients = np.linalg.lstsq(gram, np.asarray(weighted.T @ values), rcond=1e-10)[0]
     n, n_basis = basis.shape
-    # the projection takes up part of each row's noise; this restores its variance
-    residual: Floats = (values - basis @ coefficients) * np.sqrt(n / max(n - n_basis, 1))
-    return residual
+    inflation = float(np.sqrt(n / max(n - n_basis, 1)))
+    residual = values - basis @ coefficients
+    residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
+    return residual * inflation, inflation
 
 
 def _score_basis(scores: Floats, weight: Floats) -> csr_array:

@@ -12,6 +12,7 @@ from scipy.special import expit
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
+from epiloss.splitting import even_halves
 
 Curve = Callable[[Floats], Floats]
 FINEST = 20_000  # smoothers work on at most so many scores: finer steps than any curve needs
@@ -99,10 +100,11 @@ class LocalLinear(CurveFitter):
     """
 
     n_windows: int = 12
+    finest: int = 5_000  # blocks of scores: a line through a window needs no finer steps
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
         """Fit with each window size, and keep the one with the least leave-one-out error."""
-        rows = rows.in_blocks(FINEST)
+        rows = rows.in_blocks(self.finest)
         mass = float(rows.weight.sum())
         windows = np.geomspace(min(30.0, mass), 2 * mass, self.n_windows)
         lines = _WindowedLines.prepare(rows, _beta_calibrated(rows))
@@ -203,12 +205,13 @@ def fit_curve_pair(
     labels: Floats,
     weights: Floats | None,
     generator: np.random.Generator,
+    clusters: Codes | None = None,
 ) -> tuple[Curve, Curve]:
     """Fit two curves on disjoint random halves, whose errors are therefore independent."""
     if isinstance(fitter, GivenCurve) or len(scores) < 4:
         curve = fitter.fit(scores, labels, weights)
         return curve, curve
-    halves = _halves(scores, labels, weights, generator)
+    halves = even_halves(scores, labels, weights, clusters, generator)
     a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
     return a, b
 
@@ -219,6 +222,7 @@ def fit_vector_curve_pair(
     labels: Floats,
     weights: Floats | None,
     generator: np.random.Generator,
+    clusters: Codes | None = None,
 ) -> tuple[Floats, Floats]:
     """Fit two logistic curves of a class over whole score vectors, on disjoint random halves.
 
@@ -230,7 +234,7 @@ def fit_vector_curve_pair(
     logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
     design = np.column_stack([logs, _log_odds_terms(scores)])
     values = []
-    for half in _halves(scores, labels, weights, generator):
+    for half in even_halves(scores, labels, weights, clusters, generator):
         if labels[half].min() == labels[half].max():
             values.append(np.full(len(labels), labels[half][0]))
             continue
@@ -238,20 +242,6 @@ def fit_vector_curve_pair(
         model.fit(design[half], labels[half], sample_weight=None if weights is None else weights[half])
         values.append(np.asarray(model.predict_proba(design)[:, 1], float))
     return values[0], values[1]
-
-
-def _halves(
-    scores: Floats, labels: Floats, weights: Floats | None, generator: np.random.Generator
-) -> tuple[Codes, Codes]:
-    """Deal each two rows that are next to each other in score to the two halves at random.
-
-    It depends on what the rows hold, not on their order.
-    """
-    order = np.lexsort((np.zeros(len(scores)) if weights is None else weights, labels, scores))
-    second = np.empty(len(scores), bool)
-    coin = generator.random(-(-len(scores) // 2)) < 0.5
-    second[0::2], second[1::2] = coin, ~coin[: len(scores) // 2]
-    return np.sort(order[~second]), np.sort(order[second])
 
 
 def _fit_on(

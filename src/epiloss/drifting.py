@@ -246,11 +246,11 @@ def _losses(part: _Placed, level: float) -> SampleLosses:
         part.region,
         scores=problem.scores,
         labels=problem.labels,
-        curve=(part.curves[0] + part.curves[1]) / 2,
+        curves=part.curves,
         weights=None,
         rule=problem.rule,
     )
-    influence = influence_of_rows(levels, [terms], len(rows))
+    influence = influence_of_rows(levels, [terms], len(rows), 1, None)
     stderr = {name: influence[name].stderr() for name in LOSSES}
     losses = {name: normal_estimate(levels.total(name), stderr[name], level) for name in LOSSES}
     pvalue = one_sided_pvalue(losses["grouping_loss"].value, stderr["grouping_loss"])

@@ -36,7 +36,8 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         partition: Any = "tree",
         region_ratio: float = 12,
         curve: Any = None,
-        method: str = "partition",
+        method: str = "auto",
+        learner: Any = None,
         split: float = 0.5,
         swap: bool = True,
         repeats: int = 1,
@@ -56,6 +57,7 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         self.region_ratio = region_ratio
         self.curve = curve
         self.method = method
+        self.learner = learner
         self.split = split
         self.swap = swap
         self.repeats = repeats

@@ -97,7 +97,8 @@ def _evaluation(
     edges: Floats | None,
 ) -> Evaluation:
     folds = list(chain.from_iterable(results))
-    levels = replace(levels, n=levels.n / len(results))  # repeats count the same rows again
+    n_repeats = len(results)  # which count the same rows again
+    levels = replace(levels, n=levels.n / n_repeats, effective_n=levels.effective_n / n_repeats)
     repeats = [joined_terms([fold.terms for fold in repeat]) for repeat in results]
     return Evaluation(
         problem,
@@ -105,15 +106,19 @@ def _evaluation(
         [region_losses(fold.stats, problem.rule) for fold in folds],
         [fold.joined for fold in folds],
         edges,
-        len(np.unique(np.concatenate([fold.terms.rows for fold in folds]))),
-        influence_of_rows(levels, repeats, len(problem.scores)),
+        int(np.count_nonzero(np.bincount(np.concatenate([fold.terms.rows for fold in folds])))),
+        influence_of_rows(levels, repeats, len(problem.scores), len(folds), problem.clusters),
     )
 
 
 def influence_of_rows(
-    levels: LevelSetLosses, repeats: Sequence[RowTerms], n_rows: int
+    levels: LevelSetLosses,
+    repeats: Sequence[RowTerms],
+    n_rows: int,
+    n_folds: int,
+    clusters: Codes | None,
 ) -> Mapping[str, Influence]:
-    """Return each row's influence on the mean over all repeats."""
+    """Return each row's influence on the mean over all repeats, of ``n_folds`` folds together."""
 
     def of(name: str) -> Floats:
         return np.asarray(
@@ -121,11 +126,22 @@ def influence_of_rows(
         )
 
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
-    noise = 2 * float(np.sum((levels.share * levels.entropy / levels.n) ** 2))
+    noise = 2 * float(np.sum((levels.share * levels.entropy / levels.effective_n) ** 2))
+    by_curve = Influence(of("curve_noise")).by_cluster(clusters).contribution
+    curve_noise = float(by_curve @ by_curve)
+    # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
+    # are compared with rates that they have a part in. Where there is something to learn the halves
+    # learn it from each other, and the excess makes up for what they then share
+    free = np.maximum(levels.n_regions - n_folds, 1)
+    region_noise = 2 * float(np.sum((levels.share * levels.bias) ** 2 / free))
+    plugin = levels.total("plugin")
+    learned = np.clip(levels.total("explained") / plugin, 0, 1) if plugin > 0 else 0.0
     return {
         "score": Influence(of("score")),
-        "calibration_loss": Influence(of("calibration_loss"), noise),
-        "grouping_loss": Influence(of("grouping_loss")),
+        "calibration_loss": Influence(of("calibration_loss"), noise - curve_noise, noise),
+        "grouping_loss": Influence(
+            of("grouping_loss"), -(1 - learned) * (region_noise + 4 * noise), region_noise + noise
+        ),
     }
 
 
@@ -169,7 +185,7 @@ def _evaluate_fold(
         region,
         scores=scores,
         labels=labels,
-        curve=scores if curves is None else (curves[0] + curves[1]) / 2,
+        curves=(scores, scores) if curves is None else curves,
         weights=weights,
         rule=problem.rule,
     )
@@ -218,11 +234,15 @@ def _average(parts: Sequence[LevelSetLosses]) -> LevelSetLosses:
         return np.asarray(np.bincount(position, weight * values) / total, float)
 
     n_regions = np.concatenate([part.n_regions for part in parts])
-    n = np.bincount(position, np.concatenate([part.n for part in parts])).astype(float)
+    n, effective_n = (
+        np.bincount(position, np.concatenate([getattr(part, name) for part in parts])).astype(float)
+        for name in ("n", "effective_n")
+    )
     averaged = {name: mean(name) for name in LevelSetLosses.AVERAGED}
     return LevelSetLosses(
         level_set=level_set,
         n=n,
+        effective_n=effective_n,
         weight=total,
         n_regions=np.bincount(position, n_regions).astype(np.int64),
         **averaged,

@@ -1,9 +1,9 @@
-"""Features as a matrix of numbers with names; categories are codes, missing values NaN."""
+"""Features as numbers with names; categories are codes, missing values NaN."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,20 +18,45 @@ LARGEST = 3e38  # trees compare features as 32-bit floats
 
 @dataclass(frozen=True)
 class Features:
-    """A matrix (n, d), the names of its columns, and the categories of those that have any."""
+    """Columns of numbers, their names, and the categories of those that have any.
 
-    matrix: NDArray[Any]
+    ``source`` is a matrix (n, d) or one array for each column, as they came in: nothing is copied
+    until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
+    """
+
+    source: NDArray[Any] | tuple[NDArray[Any], ...]
     names: tuple[str, ...]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
 
     @property
     def n_rows(self) -> int:
         """The number of rows."""
-        return len(self.matrix)
+        if self.rows is not None:
+            return len(self.rows)
+        return len(self.source[0]) if isinstance(self.source, tuple) else len(self.source)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    @property
+    def matrix(self) -> NDArray[Any]:
+        """The values (n, d): a copy, unless all rows of a matrix count."""
+        if not isinstance(self.source, tuple):
+            return self.source if self.rows is None else self.source[self.rows]
+        return np.column_stack([self.column(j) for j in range(self.n_columns)])
+
+    def column(self, j: int) -> NDArray[Any]:
+        """Return the values of one column."""
+        column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
+        return column if self.rows is None else column[self.rows]
 
     def take(self, rows: NDArray[Any]) -> Features:
-        """Return some of the rows."""
-        return Features(self.matrix[rows], self.names, self.categories)
+        """Return some of the rows, without a copy of their values."""
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     @classmethod
     def read(cls, X: Any) -> Features:
@@ -91,7 +116,7 @@ def _from_array(X: Any) -> Features:
         )
     names = tuple(f"x{j}" for j in range(array.shape[1]))
     if array.dtype in (np.float32, np.float64):
-        return Features(array, names)
+        return Features(_native(array), names)
     if array.dtype.kind in "biuf":
         return Features(array.astype(np.float64), names)
     return _from_columns({name: array[:, j] for j, name in enumerate(names)})
@@ -110,7 +135,12 @@ def _from_columns(columns: Mapping[str, Any]) -> Features:
             f"the columns of X must have equal lengths, got {sorted(lengths)}. "
             "Check that they come from the same rows."
         )
-    return Features(np.column_stack(numbers), tuple(columns), categories)
+    return Features(tuple(numbers), tuple(columns), categories)
+
+
+def _native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return floats in the machine's own byte order, and where the machine reads them."""
+    return np.require(array, array.dtype.newbyteorder("="), "A")
 
 
 def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[str, ...] | None]:
@@ -123,6 +153,8 @@ def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[st
         raise DataError(
             f"column {name!r} of X must be real, got complex numbers. Pass real and imaginary parts."
         )
+    if column.dtype in (np.float32, np.float64):
+        return _native(column), None
     if column.dtype.kind in "biuf":
         return column.astype(np.float64), None
     if column.dtype.kind in "mM":
@@ -171,12 +203,10 @@ def is_missing(value: object) -> bool:
 
 
 def _checked(features: Features) -> Features:
-    if not features.matrix.size:
+    if not features.n_rows or not features.n_columns:
         return features
-    # extremes ignore NaN and need no copy of X
-    extreme = np.maximum(np.fmax.reduce(features.matrix), -np.fmin.reduce(features.matrix))
-    for column in np.flatnonzero(extreme > LARGEST):
-        values = features.matrix[:, column]
+    for column in np.flatnonzero(_extremes(features.source) > LARGEST):
+        values = features.column(int(column))
         row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
         raise DataError(
             f"features must be missing, or finite and at most {LARGEST:g} in size, got {values[row]} in "
@@ -184,3 +214,10 @@ def _checked(features: Features) -> Features:
             "is treated as missing, and rescale large numbers."
         )
     return features
+
+
+def _extremes(source: NDArray[Any] | tuple[NDArray[Any], ...]) -> Floats:
+    """Return the largest size in each column; missing values are ignored, and nothing is copied."""
+    if isinstance(source, tuple):
+        return np.array([max(np.fmax.reduce(one), -np.fmin.reduce(one)) for one in source], float)
+    return np.asarray(np.maximum(np.fmax.reduce(source), -np.fmin.reduce(source)), float)

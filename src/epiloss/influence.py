@@ -8,7 +8,7 @@ difference is its influence; errors of the fitted ``C`` and rates enter only squ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,25 +25,30 @@ _INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the sc
 class Influence:
     """What each row adds to the error of an estimate: contributions that sum to nothing.
 
-    ``beyond`` is the variance that rows do not show one by one: that of the squared noise of level
-    sets, which is all there is where a loss is zero.
+    ``beyond`` is the variance that rows do not show one by one, negative where they show too much
+    because the rates they are compared with are fitted. ``least`` is the variance of the squared
+    noise of level sets, which is all there is where a loss is zero.
     """
 
     contribution: Floats
     beyond: float = 0.0
+    least: float = 0.0
 
     def __add__(self, other: Influence) -> Influence:
-        return Influence(self.contribution + other.contribution, self.beyond + other.beyond)
+        return self._with(self.contribution + other.contribution, other)
 
     def __sub__(self, other: Influence) -> Influence:
-        return Influence(self.contribution - other.contribution, self.beyond + other.beyond)
+        return self._with(self.contribution - other.contribution, other)
+
+    def _with(self, contribution: Floats, other: Influence) -> Influence:
+        return Influence(contribution, self.beyond + other.beyond, self.least + other.least)
 
     def by_cluster(self, clusters: Codes | None) -> Influence:
         """Return the influence of whole clusters, whose rows may depend on each other."""
         if clusters is None:
             return self
         sums = np.bincount(clusters, self.contribution).astype(float)
-        return Influence(sums[np.bincount(clusters) > 0], self.beyond)
+        return replace(self, contribution=sums[np.bincount(clusters) > 0])
 
     def stderr(self, clusters: Codes | None = None) -> float:
         """Return the standard error; rows of one cluster may depend on each other.
@@ -58,18 +63,22 @@ class Influence:
         n = len(parts)
         if n < 2:
             return float("nan")
-        return float(np.sqrt(n / (n - 1) * (parts @ parts) + self.beyond))
+        return float(np.sqrt(np.maximum(n / (n - 1) * (parts @ parts) + self.beyond, self.least)))
 
 
 @dataclass(frozen=True)
 class RowTerms:
-    """The losses of single rows, and their weights; rows are given by their number."""
+    """The losses of single rows, and their weights; rows are given by their number.
+
+    ``curve_noise`` is half the difference of the calibration losses by either curve of the pair.
+    """
 
     rows: Codes
     weight: Floats
     score: Floats
     calibration_loss: Floats
     grouping_loss: Floats
+    curve_noise: Floats
 
     def contribution(self, name: str, n_rows: int) -> Floats:
         """Return the weighted deviation of each row from the mean, zero for rows not evaluated."""
@@ -99,23 +108,28 @@ def row_terms(
     *,
     scores: Floats,
     labels: Floats,
-    curve: Floats,
+    curves: tuple[Floats, Floats],
     weights: Floats | None,
     rule: ScoringRule,
 ) -> RowTerms:
     """Return what each evaluated row adds; ``stats`` are those of these rows."""
     weight = np.ones(len(rows)) if weights is None else weights
+    curve = (curves[0] + curves[1]) / 2
     line = _lines(level_set, scores, labels, weight)
     rate = stats.mean("label")[cell_of(stats, level_set, region)]
     within = 0.0 if rule.bounded else _INSIDE
-    line, rate, curve = (np.clip(guess, within, 1 - within) for guess in (line, rate, curve))
     loss = rule.loss(scores, labels)
+
+    def loss_of(guess: Floats) -> Floats:
+        return rule.loss(np.clip(guess, within, 1 - within), labels)
+
     return RowTerms(
         rows,
         weight,
-        loss,
-        loss - rule.loss(curve, labels),
-        rule.loss(line, labels) - rule.loss(rate, labels),
+        score=loss,
+        calibration_loss=loss - loss_of(curve),
+        grouping_loss=loss_of(line) - loss_of(rate),
+        curve_noise=(loss_of(curves[0]) - loss_of(curves[1])) / 2,
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import nnls
 
+from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Features
+from epiloss.levelsets import Codes
+from epiloss.models import described, fit_weighted, fresh
+from epiloss.partition.codes import quantile_edges
 from epiloss.scoring import Floats
 
 
@@ -21,6 +26,9 @@ class Fitted(Protocol):
 class Learner(Protocol):
     """Something that learns residuals from features and score."""
 
+    def prepare(self, features: Features, seed: int) -> Features:
+        """Return the features to learn from, whatever the labels are."""
+
     def fit(
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
     ) -> Fitted:
@@ -30,21 +38,30 @@ class Learner(Protocol):
 class Blend:
     """A ridge on features and features times ``4 S (1-S)``, and boosted trees, blended.
 
-    The blend's weights are not negative and are found on rows that neither has seen.
+    The blend's weights are not negative and are found on rows that neither has seen. Of more than
+    ``most_rows`` rows a random part is learned from.
     """
 
     def __init__(
-        self, holdout: float = 0.2, alphas: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0)
+        self,
+        holdout: float = 0.2,
+        alphas: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0),
+        most_rows: int = 200_000,
     ) -> None:
         self.holdout = holdout
         self.alphas = alphas
+        self.most_rows = most_rows
+
+    def prepare(self, features: Features, seed: int) -> Features:
+        """Return wide features by their principal components."""
+        return narrowed(features, seed)
 
     def fit(
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
     ) -> Fitted:
         """Fit both on most rows, and weigh them on the rest."""
-        held = np.random.default_rng(seed).random(len(target)) < self.holdout
-        learn, rest = np.flatnonzero(~held), np.flatnonzero(held)
+        rows = np.random.default_rng(seed).permutation(len(target))[: self.most_rows]
+        rest, learn = np.split(rows, [math.ceil(self.holdout * len(rows))])
         parts = (features.take(learn), scores[learn], target[learn])
         learn_weights = None if weights is None else weights[learn]
         models: list[Any] = [
@@ -55,6 +72,66 @@ class Blend:
         root = np.ones(len(rest)) if weights is None else np.sqrt(weights[rest])
         shares = nnls(np.hstack(columns) * root[:, None], target[rest] * root)[0]
         return _Blended(models, shares)
+
+
+class Regressor:
+    """A regressor of the user's own, on features and the log-odds of the score."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def prepare(self, features: Features, seed: int) -> Features:
+        """Return the features as they are."""
+        return features
+
+    def fit(
+        self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
+    ) -> Fitted:
+        """Fit a copy of the regressor."""
+        model = fresh(self.model, seed)
+        try:
+            fit_weighted(model, _with_score(features, scores), target, weights)
+        except (TypeError, ValueError) as error:
+            raise _cannot(model, "be fitted to these features", error) from error
+        return _FittedRegressor(model)
+
+
+class _FittedRegressor:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def predict(self, features: Features, scores: Floats) -> Floats:
+        try:
+            guess = np.asarray(self.model.predict(_with_score(features, scores)), float)
+        except (TypeError, ValueError) as error:
+            raise _cannot(self.model, "predict a number for these features", error) from error
+        if guess.shape != scores.shape or not np.isfinite(guess).all():
+            raise DataError(
+                f"the learner {described(self.model)} must predict one finite number for each of "
+                f"{len(scores)} rows, got shape {guess.shape} and {int((~np.isfinite(guess)).sum())} "
+                "that are not finite. Check its predict."
+            )
+        return guess
+
+
+def _cannot(model: Any, what: str, error: Exception) -> DataError:
+    reason = str(error).strip().split("\n")[0]
+    return DataError(
+        f"the learner {described(model)} cannot {what}: {printable(reason).rstrip('.')}. Put what it "
+        "needs before it in a pipeline, or leave learner= out."
+    )
+
+
+def resolve_learner(learner: Any) -> Learner:
+    """Return the learner of an option: the blend, or the user's regressor."""
+    if learner is None:
+        return Blend()
+    if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
+        raise OptionError(
+            "learner must be a regressor with fit(X, y) and predict(X), got "
+            f"{printable(repr(learner))}. Leave it out for the one built in."
+        )
+    return Regressor(learner)
 
 
 class _Blended:
@@ -83,8 +160,11 @@ class _Ridges:
         alphas: tuple[float, ...],
     ) -> _Ridges:
         raw = _numbers(features)
-        centre, scale = np.nanmean(raw, axis=0), np.nanstd(raw, axis=0)
-        scale[~(scale > 0)] = 1.0
+        present = ~np.isnan(raw)
+        count = np.maximum(present.sum(axis=0), 1)  # a column may have no value at all
+        centre = np.where(present, raw, 0.0).sum(axis=0) / count
+        scale = np.sqrt(np.where(present, (raw - centre) ** 2, 0.0).sum(axis=0) / count)
+        scale[scale == 0] = 1.0
         design = cls._design(raw, scores, centre, scale)
         weighted = design if weights is None else design * weights[:, None]
         values, vectors = np.linalg.eigh(design.T @ weighted)
@@ -104,10 +184,10 @@ class _Ridges:
 
 
 class _Boosted:
-    """Fifty small trees on features and score."""
+    """Fifty small trees on features and score; ``edges`` (columns, 63) bin weighted rows."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
+    def __init__(self, model: Any, columns: Codes, edges: Floats | None) -> None:
+        self.model, self.columns, self.edges = model, columns, edges
 
     @classmethod
     def fit(
@@ -118,10 +198,25 @@ class _Boosted:
         model = HistGradientBoostingRegressor(
             max_iter=50, max_leaf_nodes=7, early_stopping=False, random_state=seed
         )
-        return cls(model.fit(_with_score(features, scores), target, sample_weight=weights))
+        design = _with_score(features, scores)
+        columns = np.flatnonzero(~np.isnan(design).all(axis=0))  # it cannot bin a column without values
+        # to bin weighted rows takes scikit-learn many times as long, unless there is little to bin
+        edges = None if weights is None else quantile_edges(design[:, columns].T)
+        boosted = cls(model, columns, edges)
+        model.fit(boosted._binned(design), target, sample_weight=weights)
+        return boosted
 
     def predict_columns(self, features: Features, scores: Floats) -> Floats:
-        return np.asarray(self.model.predict(_with_score(features, scores)), float)[:, None]
+        return np.asarray(self.model.predict(self._binned(_with_score(features, scores))), float)[
+            :, None
+        ]
+
+    def _binned(self, design: Floats) -> Floats:
+        design = design[:, self.columns]
+        if self.edges is None:
+            return design
+        both = zip(self.edges, design.T, strict=True)
+        return np.column_stack([np.searchsorted(edges, column) for edges, column in both]).astype(float)
 
 
 def narrowed(features: Features, seed: int, most: int = 200) -> Features:
@@ -129,23 +224,28 @@ def narrowed(features: Features, seed: int, most: int = 200) -> Features:
 
     Labels have no part in it, so that the lower bound stays one.
     """
-    if features.matrix.shape[1] <= 2 * most or features.categories or np.isnan(features.matrix).any():
+    if features.n_columns <= 2 * most or features.categories:
         return features
     from sklearn.utils.extmath import randomized_svd
 
     rows = np.random.default_rng(seed).permutation(features.n_rows)[: 40 * most]
-    centre = features.matrix[rows].mean(axis=0)
-    sample = features.matrix[rows] - centre
-    components = randomized_svd(sample, most, random_state=seed)[2]
+    sample = features.take(rows).matrix
+    centre = sample.mean(axis=0)
+    if np.isnan(centre).any():
+        return features
+    components = randomized_svd(sample - centre, most, random_state=seed)[2]
     names = tuple(f"component {j}" for j in range(len(components)))
-    return Features((features.matrix - centre) @ components.T, names)
+    parts = np.array_split(np.arange(features.n_rows), -(-features.n_rows // 4096))
+    return Features(
+        np.vstack([(features.take(part).matrix - centre) @ components.T for part in parts]), names
+    )
 
 
 def _numbers(features: Features) -> Floats:
     """Return the features with an indicator for each category in place of its code."""
     columns = []
-    for j in range(features.matrix.shape[1]):
-        column = features.matrix[:, [j]].astype(np.float64)
+    for j in range(features.n_columns):
+        column = features.column(j)[:, None].astype(np.float64)
         levels = features.categories.get(j)
         columns.append(column if levels is None else (column == np.arange(len(levels))).astype(float))
     return np.hstack(columns)

@@ -72,6 +72,8 @@ def _terms(audit: Audit) -> list[str]:
         ("at most it is", audit.bounds.grouping_loss_high),
     ]
     lines += [f"  {title:{_TITLE - 2}}{_number(value):>{_VALUE}}" for title, value in terms]
+    if audit.irreducible_loss is None:
+        lines.append(audit.recommendation)
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
         lines.append(

@@ -59,6 +59,7 @@ class LevelSetLosses:
 
     level_set: Codes
     n: Floats
+    effective_n: Floats
     weight: Floats
     n_regions: Codes
     score_mean: Floats
@@ -140,6 +141,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
     return LevelSetLosses(
         level_set=levels.level_set,
         n=levels.n,
+        effective_n=n,
         weight=weight,
         n_regions=np.bincount(position, minlength=levels.n_cells),
         score_mean=score_mean,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from epiloss.curves import CurveFitter, fit_curve_pair, fit_vector_curve_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
+from epiloss.learners import Blend, Learner
 from epiloss.levelsets import (
     Codes,
     LevelSets,
@@ -51,6 +52,7 @@ class Plan:
     repeats: int
     recalibrate: Any
     n_jobs: int | None
+    learner: Learner = field(default_factory=Blend)
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,17 @@ def scored_as_given(
     """Return the scores as given, with level sets and curves from all rows."""
     if problem.vectors is None:
         bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
-        a, b = fit_curve_pair(plan.curve, scores, problem.labels, problem.weights, generator)
+        a, b = fit_curve_pair(
+            plan.curve, scores, problem.labels, problem.weights, generator, problem.clusters
+        )
         return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
     cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
     level_set = cells.assign(problem.vectors)
     if cells.exact:
         return Scored(scores, level_set, cells, None)
-    curves = fit_vector_curve_pair(problem.vectors, scores, problem.labels, problem.weights, generator)
+    curves = fit_vector_curve_pair(
+        problem.vectors, scores, problem.labels, problem.weights, generator, problem.clusters
+    )
     return Scored(scores, level_set, cells, curves)
 
 
@@ -107,7 +113,8 @@ def scored_anew(
     # fitted on rows that the recalibration has not seen: on the others it looks perfect
     rows = fold.evaluate
     weights = None if problem.weights is None else problem.weights[rows]
-    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator)
+    clusters = None if problem.clusters is None else problem.clusters[rows]
+    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator, clusters)
     return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
 
 

@@ -129,6 +129,7 @@ class Audit(SavedAsJson):
     task: str
     rule: str
     method: str
+    recommendation: str  # which lower bound leads, and why
     n_samples: int
     n_evaluated: int
     score: Estimate

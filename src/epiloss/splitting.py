@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from epiloss.levelsets import Codes
+from epiloss.scoring import Floats
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,27 @@ def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Genera
     rank = generator.permutation(int(clusters.max()) + 1)[clusters]
     learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
     return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
+
+
+def even_halves(
+    scores: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    clusters: Codes | None,
+    generator: np.random.Generator,
+) -> tuple[Codes, Codes]:
+    """Deal each two rows, or clusters, that are next to each other in score to two halves at random.
+
+    It depends on what the rows hold, not on their order.
+    """
+    unit = np.arange(len(scores))
+    if clusters is not None and clusters.min() < clusters.max():
+        unit = np.unique(clusters, return_inverse=True)[1]
+    n = np.bincount(unit)
+    keys = [np.bincount(unit, values) / n for values in (labels, scores)]
+    if weights is not None or clusters is not None:
+        keys.insert(0, np.bincount(unit, weights).astype(float))
+    coin = generator.random(-(-len(n) // 2)) < 0.5
+    second = np.empty(len(n), bool)
+    second[np.lexsort(keys)] = np.stack([coin, ~coin], axis=1).ravel()[: len(n)]
+    return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.binning_free import LEAST_CLUSTERS, LEAST_ROWS
 from epiloss.crossfit import CrossfitBound, sum_of_bounds
 from epiloss.errors import OptionError
 from epiloss.evaluation import Evaluation
@@ -60,6 +61,7 @@ def summarise(
         task=problem.task,
         rule=rule.name,
         method="partition" if crossfit is None else "crossfit",
+        recommendation=_recommendation(problem, crossfit is not None, options["method"]),
         n_samples=len(problem.labels),
         n_evaluated=max(one.n_evaluated for one in evaluations),
         score=normal_estimate(score, influence["score"].stderr(clusters), level),
@@ -91,10 +93,28 @@ def _crossfit(
     found = [bound for bound in crossfits if bound is not None]
     if options["method"] == "crossfit" and not found:
         raise OptionError(
-            "method 'crossfit' needs X, a task that conditions on one score, and at least 50 rows in 10 "
-            "clusters. Use method='partition' with groups=, for task 'joint', and for fewer rows."
+            f"method 'crossfit' needs X, a task that conditions on one score, and at least {LEAST_ROWS} "
+            f"evaluated rows in {LEAST_CLUSTERS} clusters. Use method='partition' with groups=, for "
+            "task 'joint', and for fewer rows."
         )
     return sum_of_bounds(found, options["level"], clusters) if found else None
+
+
+def _recommendation(problem: Problem, is_crossfit: bool, method: str) -> str:
+    """Say which lower bound leads the ledger, and why."""
+    if is_crossfit:
+        return "the cross-fitted bound leads: it needs no bins and every row tests it"
+    if problem.groups is not None:
+        why = "the groups are given, so that nothing is learned and every row tests them"
+    elif problem.features is None:
+        why = "without X there is nothing to learn from"
+    elif problem.task == "joint":
+        why = "the cross-fitted one conditions on one score, not on a whole vector"
+    elif method == "partition":
+        why = "as asked; method='auto' would be led by the cross-fitted one, which needs no bins"
+    else:
+        why = f"the cross-fitted one needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
+    return f"the bound by regions leads: {why}"
 
 
 def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss.classes import encode_labels, positive_class, read_classes
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features, is_missing, unmasked
 from epiloss.levelsets import Codes
@@ -63,15 +64,15 @@ def read_problem(
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
     scores, warnings = _read_scores(y_prob)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
-    named = _read_classes(classes, max(n_columns, 2))
+    named = read_classes(classes, max(n_columns, 2))
     labels = _read_labels(y_true, scores, named)
     _check_lengths(len(scores), y_true=len(labels))
     if task is None:
         task = "binary" if n_columns <= 2 else "top-label"
         columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
         warnings.append(f"task {task!r} chosen for {columns}; pass task= to change.")
-    names, codes = _encode_labels(labels, n_columns, named)
-    positive = _positive(names, pos_label)
+    names, codes = encode_labels(labels, n_columns, named)
+    positive = positive_class(names, pos_label)
     if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
         warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
     features = None if X is None or _is_empty_mapping(X) else Features.read(X)
@@ -226,72 +227,6 @@ def _from_one_hot(labels: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(numbers.argmax(axis=1))
 
 
-def _read_classes(classes: Any, n_columns: int) -> tuple[Any, ...] | None:
-    if classes is None:
-        return None
-    if isinstance(classes, str) or np.ndim(np.asarray(classes, object)) != 1:
-        raise OptionError(
-            f"classes must be a list with the class of each score column, got {classes!r}."
-        )
-    names = tuple(np.asarray(classes).tolist()) if isinstance(classes, np.ndarray) else tuple(classes)
-    names = tuple(name.item() if hasattr(name, "item") else name for name in names)
-    if len(names) != n_columns:
-        raise OptionError(
-            f"classes must name {n_columns} classes, got {len(names)}: {list(names)!s:.80}."
-        )
-    if len(set(names)) < len(names):
-        raise OptionError(f"classes must be distinct, got {list(names)!s:.80}. Name each column once.")
-    return names
-
-
-def _encode_labels(
-    labels: NDArray[Any], n_columns: int, named: tuple[Any, ...] | None
-) -> tuple[tuple[Any, ...], Codes]:
-    """Return the classes in column order, and each row's place among them."""
-    found = _ordered(list(dict.fromkeys(labels.tolist())))
-    names = _class_names(found, n_columns) if named is None else named
-    place = {name: code for code, name in enumerate(names)}
-    unknown = [label for label in found if label not in place]
-    if unknown:
-        raise DataError(
-            f"labels must be among the classes {list(names)!s:.80}, got {unknown[0]!r}. "
-            "Add it to classes=, in the order of the columns of y_prob."
-        )
-    return names, np.array([place[label] for label in labels.tolist()], np.int64)
-
-
-def _class_names(found: list[Any], n_columns: int) -> tuple[Any, ...]:
-    most = max(n_columns, 2)
-    if len(found) > most:
-        columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
-        raise DataError(
-            f"labels must have at most {most} values for {columns}, got {len(found)}: "
-            f"{found[:5]!s:.80}. Pass one column per class, or binary labels."
-        )
-    if len(found) == most:
-        return tuple(found)
-    numbered = all(isinstance(label, int | float) and label == int(label) for label in found)
-    if most > 2 or (numbered and found[0] in (0, 1)):
-        if not numbered or min(found) < 0 or max(found) >= most:
-            raise DataError(
-                f"with {n_columns} score columns and only {len(found)} labels in y_true the order of "
-                "the classes is unknown. Pass classes=[...], one name per column."
-            )
-        return tuple(range(most))
-    return tuple(found)  # a single class, which is refused once weights are known
-
-
-def _positive(names: tuple[Any, ...], pos_label: Any) -> int:
-    if pos_label is None:
-        return names.index(_ordered(list(names))[-1])  # whatever the order of the columns
-    if pos_label not in names:
-        raise OptionError(
-            f"pos_label must be one of the labels {list(names)!s:.80}, got {pos_label!r}. "
-            "Pass it as it stands in y_true."
-        )
-    return names.index(pos_label)
-
-
 def _columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
     """Return one column for the binary task, and one per class for the others."""
     if task != "binary":
@@ -355,7 +290,7 @@ def _without_zero_weights(problem: Problem) -> Problem:
 
 
 def _with_two_classes(problem: Problem) -> Problem:
-    present = np.unique(problem.labels)
+    present = np.flatnonzero(np.bincount(problem.labels))
     if len(present) < 2:
         raise DataError(
             f"y_true must hold at least two classes to audit, got only {problem.classes[present[0]]!r} "
@@ -372,15 +307,6 @@ def _check_lengths(n: int, **lengths: int | None) -> None:
                 f"y_prob and {name} must have the same number of rows, got {n} and {length}. "
                 "Check that both come from the same rows."
             )
-
-
-def _ordered(values: list[Any]) -> list[Any]:
-    try:
-        return sorted(values)
-    except TypeError:
-        raise DataError(
-            f"labels must be of one kind, got {values[:4]!s:.80}. Convert them to one type."
-        ) from None
 
 
 def _object_array(values: Sequence[Any]) -> NDArray[Any]:

@@ -3,7 +3,8 @@
 from epiloss.partition.base import Partition, Partitioner, pool_small_regions
 from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
 from epiloss.partition.options import resolve_partition
-from epiloss.partition.tree import StumpPartitioner, TreePartitioner
+from epiloss.partition.stump import StumpPartitioner
+from epiloss.partition.tree import TreePartitioner
 
 __all__ = [
     "EstimatorPartitioner",

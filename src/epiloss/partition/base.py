@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from epiloss.levelsets import Codes
 from epiloss.scoring import Floats, ScoringRule
 
 Fitted = TypeVar("Fitted")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,31 @@ def for_each_level_set(
     def one(level_set: int) -> Fitted:
         return fit(rows.of_level_set(level_set), int(seeds[level_set]))
 
-    return in_threads(one, range(rows.n_level_sets), n_jobs)
+    with Workers(n_jobs) as workers:
+        return workers.run(one, range(rows.n_level_sets))
 
 
-def in_threads(work: Callable[[int], Fitted], items: Sequence[int], n_jobs: int | None) -> list[Fitted]:
-    """Return ``[work(item) for item in items]``, computed by ``n_jobs`` threads (-1: all cores)."""
-    n_threads = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
-    if n_threads == 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(work, items))
+class Workers:
+    """Threads that stay for a while; with one, the work is done in place.
+
+    Examples
+    --------
+    >>> with Workers(2) as workers:
+    ...     workers.run(abs, [-1, 2])
+    [1, 2]
+    """
+
+    def __init__(self, n_jobs: int | None) -> None:
+        self.n = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
+        self._pool = ThreadPoolExecutor(self.n) if self.n > 1 else None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def run(self, work: Callable[[Item], Fitted], items: Iterable[Item]) -> list[Fitted]:
+        """Return ``[work(item) for item in items]``."""
+        return list(map(work, items) if self._pool is None else self._pool.map(work, items))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.levelsets import Codes
+from epiloss.models import fit_weighted, fresh
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
 
 
@@ -34,8 +34,8 @@ class EstimatorPartitioner(Partitioner):
         alike = not len(rows.labels) or rows.labels.min() == rows.labels.max()
         if not len(rows.labels) or (alike and is_classifier(self.estimator)):
             return None
-        model = _clone(self.estimator, seed)
-        model.fit(rows.features.matrix, rows.labels)  # not all objects return themselves
+        model = fresh(self.estimator, seed)
+        fit_weighted(model, rows.features.matrix, rows.labels, rows.weights)
         return _Assigner.of(model, rows.features)
 
 
@@ -61,7 +61,8 @@ class KMeansPartitioner(Partitioner):
         with warnings.catch_warnings():
             # fewer clusters than asked for are regions all the same
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = KMeans(self.n_clusters, n_init=1, random_state=seed).fit(rows.features.matrix)
+            model = KMeans(self.n_clusters, n_init=1, random_state=seed)
+            model.fit(rows.features.matrix, sample_weight=rows.weights)
         return _Assigner.of(model, rows.features)
 
 
@@ -77,7 +78,7 @@ class EstimatorPartition(Partition):
         for level, assigner in enumerate(self.assigners):
             rows = np.flatnonzero(level_set == level)
             if assigner is not None and len(rows):
-                region[rows] = assigner.apply(features.matrix[rows])
+                region[rows] = assigner.apply(features.take(rows).matrix)
         return region
 
 
@@ -91,7 +92,7 @@ class _ClusterPartition(EstimatorPartition):
 
 
 def _check_complete(features: Features) -> None:
-    missing = np.isnan(features.matrix).any(axis=0)
+    missing = np.array([np.isnan(features.column(j)).any() for j in range(features.n_columns)])
     if missing.any():
         raise DataError(
             "k-means regions need complete features, got missing values in column "
@@ -129,14 +130,3 @@ def _answer(estimator: Any, matrix: NDArray[Any]) -> NDArray[Any]:
             f"{answer.shape}. Forests give one per tree: use a single tree."
         )
     return answer
-
-
-def _clone(estimator: Any, seed: int) -> Any:
-    if not hasattr(estimator, "get_params"):
-        return copy.deepcopy(estimator)
-    from sklearn.base import clone
-
-    fresh = clone(estimator)
-    if fresh.get_params().get("random_state", 0) is None:
-        fresh.set_params(random_state=seed)
-    return fresh

@@ -9,15 +9,16 @@ import numpy as np
 from epiloss.errors import OptionError
 from epiloss.partition.base import Partitioner
 from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
-from epiloss.partition.tree import StumpPartitioner, TreePartitioner
+from epiloss.partition.stump import StumpPartitioner
+from epiloss.partition.tree import TreePartitioner
 
 
 def resolve_partition(partition: Any, region_ratio: float) -> Partitioner:
     """Return the partitioner that a short-hand or an estimator stands for."""
     numeric = isinstance(region_ratio, int | float | np.number) and not isinstance(region_ratio, bool)
-    if not numeric or not region_ratio >= 1:
+    if not numeric or not 1 <= region_ratio < float("inf"):
         raise OptionError(
-            "region_ratio, the learning rows per region, must be at least 1, "
+            "region_ratio, the learning rows per region, must be at least 1 and finite, "
             f"got {region_ratio!r}. 12 suits most data; the paper uses 30."
         )
     if isinstance(partition, Partitioner):

@@ -1,0 +1,257 @@
+"""The jobs that are measured: the data they work on, and one call in a process of its own.
+
+    python benchmarks/workloads.py epiloss 10000 20
+
+runs one job on seeded data of so many rows and columns and prints what it took, as JSON: the CPU and
+the wall time of the call alone, after a call on ``WARM_UP`` rows has imported all that it needs, and
+its peak memory, the process's largest resident size less the resident size just before the call, which
+holds the data and both libraries. ``floor`` is the least that any tree on quantised columns can take,
+the encoding of the learning half of the rows by the compiled loops; ``profile`` tells where the time
+of the audit goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import cProfile
+import json
+import os
+import pstats
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import epiloss
+from epiloss.features import Features
+from epiloss.scoring import Floats
+
+WARM_UP = 500
+EMBEDDED = 768  # from so many columns on they are 32-bit floats of low rank plus noise
+RANK = 16
+BLOCK = 1_000  # rows drawn at once, so that drawing leaves no mark on the peak memory
+ROWS_PER_LEAF = 30
+EDGE_ROWS, EDGE_COLUMNS = 512, 64  # as the tree finds its edges, and encodes
+FLOOR_SECONDS = 0.2  # of passes, at least
+MEGABYTE = 1e6
+
+Job = Callable[["Data"], object]
+Function = tuple[str, int, str]  # file, line, name: how pstats knows a function
+
+
+@dataclass(frozen=True)
+class Data:
+    """Labels, scores and features."""
+
+    y: NDArray[np.int64]
+    scores: Floats
+    X: NDArray[Any]
+
+    def first(self, n: int) -> Data:
+        """Return the first ``n`` rows."""
+        return Data(self.y[:n], self.scores[:n], self.X[:n])
+
+
+def draw(n: int, d: int, seed: int = 0) -> Data:
+    """Draw calibrated scores of one direction whose subgroups, by two others, have other rates.
+
+    ``S = expit(1.5 z0)`` and ``Q = S + min(S, 1 - S) (sign(z1) + sign(z1 z2)) / 4``. The ``z`` are
+    the first columns, or, of embeddings, latent: the columns mix them.
+    """
+    generator = np.random.default_rng(seed)
+    z: NDArray[Any]
+    embedded = d >= EMBEDDED
+    X = np.empty((n, d), np.float32 if embedded else np.float64)
+    latent = np.empty((n, 3))
+    mixing = generator.standard_normal((RANK, d), np.float32) / np.float32(np.sqrt(RANK))
+    for start in range(0, n, BLOCK):
+        rows = X[start : start + BLOCK]
+        if embedded:
+            z = generator.standard_normal((len(rows), RANK), np.float32)
+            generator.standard_normal(out=rows, dtype=np.float32)
+            rows *= 0.5
+            rows += z @ mixing
+        else:
+            z = generator.standard_normal(out=rows)
+        latent[start : start + BLOCK] = z[:, :3]
+    scores = expit(1.5 * latent[:, 0])
+    shift = (np.sign(latent[:, 1]) + np.sign(latent[:, 1] * latent[:, 2])) / 4
+    q = scores + np.minimum(scores, 1 - scores) * shift
+    return Data((generator.random(n) < q).astype(np.int64), scores, X)
+
+
+def run_glest(data: Data) -> object:
+    """Estimate by glest at its defaults: 15 bins, one split, trees of depth 10."""
+    return _glest(data, "decision_tree")
+
+
+def run_glest_same_leaves(data: Data) -> object:
+    """Estimate by glest with our leaves: at least 30 learning rows, any depth."""
+    import glest
+    from sklearn.tree import DecisionTreeRegressor
+
+    tree = DecisionTreeRegressor(min_samples_leaf=ROWS_PER_LEAF, random_state=0)
+    return _glest(data, glest.Partitioner(tree, "apply"))
+
+
+def _glest(data: Data, partitioner: object) -> object:
+    import glest
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small bins
+        estimator = glest.GLEstimator(data.scores, partitioner, random_state=0)
+        return estimator.fit(data.X, data.y).metrics()
+
+
+def run_epiloss(data: Data) -> str:
+    """Audit as glest does: 15 bins, one split, 30 learning rows a leaf; and print the ledger."""
+    return str(
+        epiloss.audit(
+            data.y,
+            data.scores,
+            data.X,
+            method="partition",
+            region_ratio=ROWS_PER_LEAF,
+            swap=False,
+        )
+    )
+
+
+def run_epiloss_default(data: Data) -> str:
+    """Audit at our defaults: cross-fitted bound and regions, both halves evaluated."""
+    return str(epiloss.audit(data.y, data.scores, data.X))
+
+
+JOBS: Mapping[str, Job] = {
+    "glest": run_glest,
+    "glest-same-leaves": run_glest_same_leaves,
+    "epiloss": run_epiloss,
+    "epiloss-default": run_epiloss_default,
+}
+
+
+def measured(job: str, n: int, d: int) -> dict[str, float]:
+    """Run one job once; times are of the call alone, in seconds, memory in megabytes."""
+    import glest  # noqa: F401  # so that both start from the same memory
+
+    data = draw(n, d)
+    JOBS[job](data.first(WARM_UP))
+    _forget_largest_resident()
+    before = _resident()
+    wall, cpu = time.perf_counter(), time.process_time()
+    JOBS[job](data)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    peak = _largest_resident() - before
+    return {"cpu": cpu, "wall": wall, "peak": peak, "baseline": before}
+
+
+def floor(n: int, d: int) -> dict[str, float]:
+    """Time the encoding of half of the rows by the compiled loops, as one level set: the best pass."""
+    from epiloss.partition import compiled_kernel
+    from epiloss.partition.codes import quantile_edges
+
+    X = draw(n, d).X
+    learning = np.sort(np.random.default_rng(1).permutation(n)[: n // 2])
+    features = Features.read(X).take(learning)
+    rows = np.arange(len(learning))
+    edges = quantile_edges(np.ascontiguousarray(X[learning[:EDGE_ROWS]].T).astype(float))
+    codes = np.empty((d, len(learning)), np.uint8)
+    seconds: list[float] = []
+    while len(seconds) < 3 or sum(seconds) < FLOOR_SECONDS:
+        start = time.process_time()
+        for first in range(0, d, EDGE_COLUMNS):
+            last = min(first + EDGE_COLUMNS, d)
+            compiled_kernel.encode(features, rows, edges, first, last, codes)
+        seconds.append(time.process_time() - start)
+    return {"cpu": min(seconds)}
+
+
+def profile(n: int, d: int) -> dict[str, float]:
+    """Return the share of each module of epiloss in the time of one audit.
+
+    What other libraries take is counted for the module that called them, in proportion to their
+    time on its behalf where there are several.
+    """
+    data = draw(n, d)
+    run_epiloss(data.first(WARM_UP))
+    profiler = cProfile.Profile(time.process_time)  # not the wall: others may have the processor
+    profiler.runcall(run_epiloss, data)
+    stats: Mapping[Function, Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+    shares: dict[str, float] = {}
+    for function, entry in stats.items():
+        for module, part in _owners(function, stats).items():
+            shares[module] = shares.get(module, 0.0) + part * entry[2]
+    total = sum(shares.values())
+    return {module: shares[module] / total for module in sorted(shares, key=lambda one: -shares[one])}
+
+
+def _owners(function: Function, stats: Mapping[Function, Any]) -> Mapping[str, float]:
+    """Return the modules that a function worked for, and their parts, which sum to one."""
+    package = str(Path(epiloss.__file__).parent) + os.sep
+
+    @cache
+    def own(function: Function) -> str | None:
+        inside = function[0].startswith(package)
+        return function[0].removeprefix(package).removesuffix(".py") if inside else None
+
+    def search(function: Function, seen: frozenset[Function]) -> dict[str, float]:
+        module = own(function)
+        if module is not None:
+            return {module: 1.0}
+        callers = {one: entry[3] for one, entry in stats[function][4].items() if one not in seen}
+        total = sum(callers.values())
+        if not callers or total <= 0:
+            return {"other": 1.0}
+        parts: dict[str, float] = {}
+        for one, seconds in callers.items():
+            for name, part in search(one, seen | {function}).items():
+                parts[name] = parts.get(name, 0.0) + part * seconds / total
+        return parts
+
+    return search(function, frozenset())
+
+
+def _resident() -> float:
+    """Return the resident size now; where the system does not tell, the largest so far."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return _largest_resident()
+    pages = int(statm.read_text().split()[1])
+    return pages * resource.getpagesize() / MEGABYTE
+
+
+def _forget_largest_resident() -> None:
+    """Begin anew where the system allows it; elsewhere what came before may count as the call's."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _largest_resident() -> float:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+
+
+def main() -> None:
+    """Run the job that the command line names, and print what it took."""
+    job, n, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    others = {"floor": floor, "profile": profile}
+    found = others[job](n, d) if job in others else measured(job, n, d)
+    from epiloss.partition.kernel import kernel
+
+    wanted = os.environ.get("EPILOSS_KERNEL", "compiled")
+    if not kernel().__name__.endswith(f".{wanted}_kernel"):
+        sys.exit(f"the {wanted} loops were asked for, got {kernel().__name__}. Install a C compiler.")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

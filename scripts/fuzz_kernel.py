@@ -1,0 +1,194 @@
+"""Run random problems through the compiled loops of the trees under gcc's sanitizers.
+
+Usage, from the root of the repository, where gcc and its libasan are installed::
+
+    python scripts/fuzz_kernel.py --seconds 60
+
+The kernel is built with the address and undefined-behaviour sanitizers in a temporary folder, and every
+forest is compared with that of the NumPy loops, bit for bit. Exit codes: 0 nothing found, 1 a finding
+(the sanitizer's report, or the problem's seed, is on the standard error), 2 gcc or libasan is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.features import Features
+from epiloss.levelsets import Codes
+from epiloss.partition import codes, forest, numpy_kernel
+from epiloss.partition.base import LearningRows, Workers
+from epiloss.scoring import Brier, Log
+
+SOURCE = Path(__file__).parents[1] / "src" / "epiloss" / "partition" / "_kernel.c"
+FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off -fPIC -shared"
+MAKES = ("rows", "columns", "reversed", "strided", "read-only", "tuple")
+
+
+def random_problem(seed: int) -> tuple[LearningRows, int]:
+    """Return learning rows of any make, and the least number of rows in a leaf."""
+    g = np.random.default_rng(seed)
+    n = int(g.integers(1, 600))
+    d = int(g.integers(43, 80) if g.random() < 0.1 else g.integers(1, 7))  # wide ones are rare
+    X, categories = _numbers(g, n, d), {}
+    if g.random() < 0.4:
+        n_levels = int(g.integers(1, 100))
+        X[:, 0] = g.integers(n_levels, size=n)
+        X[:, 0][g.random(n) < g.choice([0, 0.1])] = np.nan
+        categories = {0: tuple(map(str, range(n_levels)))}
+    features = Features(_laid_out(g, X), tuple(f"x{j}" for j in range(d)), categories)
+    if g.random() < 0.5:  # in any order, some twice, and through two steps
+        mask = g.random(2 * n) < 0.4
+        mask[0] = True
+        features = features.take(g.integers(n, size=2 * n)).take(mask)
+    n = features.n_rows
+    n_level_sets = int(g.integers(1, 6))
+    labels = (g.random(n) < g.random()).astype(float)
+    rule = Brier() if g.random() < 0.6 else Log()
+    rows = LearningRows(
+        features, labels, g.integers(n_level_sets, size=n), n_level_sets, _weights(g, n), rule
+    )
+    return rows, int(g.integers(1, 30))
+
+
+def _numbers(g: np.random.Generator, n: int, d: int) -> NDArray[Any]:
+    """Return numbers with ties, missing values and denormals, in either precision."""
+    X = g.standard_normal((n, d))
+    if g.random() < 0.4:
+        X = np.round(X * g.integers(1, 5))
+    if g.random() < 0.4:
+        X[g.random((n, d)) < 0.2] = np.nan
+    if g.random() < 0.1:
+        X[:, 0] = np.nan
+    if g.random() < 0.1:
+        X[:, -1] = 1e-310 * g.integers(0, 5, n)
+    if g.random() < 0.1:
+        X[:, -1] = g.choice([-3e38, 1, 3e38], n)
+    return X.astype(g.choice(["f4", "f8"]))
+
+
+def _laid_out(g: np.random.Generator, X: NDArray[Any]) -> NDArray[Any] | tuple[NDArray[Any], ...]:
+    """Return the same numbers in another layout; a tuple has columns of both precisions."""
+    make = g.choice(MAKES)
+    if make == "columns":
+        return np.asfortranarray(X)
+    if make == "reversed":
+        return X[::-1, ::-1].copy()[::-1, ::-1]
+    if make == "strided":
+        return np.repeat(np.repeat(X, 2, axis=0), 3, axis=1)[::2, ::3]
+    if make == "read-only":
+        X.flags.writeable = False
+    if make == "tuple":
+        return tuple(column.astype(g.choice(["f4", "f8"])) for column in X.T)
+    return X
+
+
+def _weights(g: np.random.Generator, n: int) -> NDArray[np.float64] | None:
+    """Return no weights, or some of them zero, or of very different sizes."""
+    if g.random() < 0.6:
+        return None
+    weights = g.exponential(size=n) if g.random() < 0.7 else 10.0 ** g.uniform(-12, 12, n)
+    weights[g.random(n) < 0.1] = 0
+    weights[0] = 1
+    return weights
+
+
+def grown(
+    rows: LearningRows, least: int, loops: ModuleType, n_jobs: int | None = None
+) -> tuple[forest.Forest, Codes]:
+    """Return the forest that the given loops grow, and the leaves that they assign."""
+    with (
+        mock.patch.object(forest, "kernel", return_value=loops),
+        mock.patch.object(codes, "kernel", return_value=loops),
+        Workers(n_jobs) as workers,
+    ):
+        trees = forest.grow(rows, least, workers)
+        return trees, trees.apply(rows.features, rows.level_set, workers)
+
+
+def same_bits(one: tuple[forest.Forest, Codes], other: tuple[forest.Forest, Codes]) -> bool:
+    """Tell whether two forests and their leaves are the same, bit for bit."""
+    (a, leaf), (b, other_leaf) = one, other
+    nodes = all(a.nodes[name].tobytes() == b.nodes[name].tobytes() for name in a.nodes.dtype.names or ())
+    return nodes and np.array_equal(a.tree, b.tree) and np.array_equal(leaf, other_leaf)
+
+
+def fuzz(library: Path, seconds: float, first: int) -> int:
+    """Compare the library with the NumPy loops for a while; return the exit code."""
+    built = ModuleType("_kernel")
+    built.__file__ = str(library)
+    sys.modules["epiloss.partition._kernel"] = built  # what compiled_kernel loads its functions from
+    from epiloss.partition import compiled_kernel
+
+    seed, n_splits, end = first, 0, time.monotonic() + seconds
+    while seed == first or time.monotonic() < end:
+        rows, least = random_problem(seed)
+        expected = grown(rows, least, numpy_kernel)
+        if not same_bits(expected, grown(rows, least, compiled_kernel, n_jobs=1 + seed % 3)):
+            print(f"the compiled and the NumPy loops disagree on problem {seed}", file=sys.stderr)
+            return 1
+        seed += 1
+        n_splits += int((expected[0].nodes["left"] >= 0).sum())
+    print(f"{seed - first:,} problems with {n_splits:,} splits, nothing found")
+    return 0
+
+
+def built_and_run(source: Path, seconds: float, first: int) -> int:
+    """Build the kernel with sanitizers, and fuzz it in a process that has their library."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return _missing("gcc, which is not on the path")
+    name = [gcc, "-print-file-name=libasan.so"]
+    libasan = subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip()
+    if not os.path.isabs(libasan):  # gcc returns the bare name of what it does not find
+        return _missing("gcc's libasan.so, which gcc does not find")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "_kernel.so"
+        include = f"-I{sysconfig.get_paths()['include']}"
+        build = [gcc, *FLAGS.split(), include, str(source), "-o", str(library), "-lm"]
+        subprocess.run(build, check=True)
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": libasan,
+            "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps memory until it ends
+            "PYTHONMALLOC": "malloc",  # so that the sanitizer sees Python's own blocks too
+        }
+        again = [sys.executable, __file__, "--library", str(library)]
+        again += ["--seconds", str(seconds), "--seed", str(first)]
+        return 0 if subprocess.run(again, env=environment, check=False).returncode == 0 else 1
+
+
+def _missing(what: str) -> int:
+    print(f"fuzzing the kernel needs {what}. Install gcc with its sanitizers.", file=sys.stderr)
+    return 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=20, help="how long (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first problem (default: 0)")
+    parser.add_argument("--source", type=Path, default=SOURCE, help="another version of _kernel.c")
+    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)  # in the second process
+    options = parser.parse_args(arguments)
+    if options.library is not None:
+        return fuzz(options.library, options.seconds, options.seed)
+    return built_and_run(options.source, options.seconds, options.seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

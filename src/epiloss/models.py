@@ -1,0 +1,48 @@
+"""Users' own models: fresh copies with a seed, weights where they take them, and a name to print."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from epiloss.errors import printable
+from epiloss.scoring import Floats
+
+
+def fresh(model: Any, seed: int) -> Any:
+    """Return an unfitted copy; whatever in it is left to chance gets the seed."""
+    if not hasattr(model, "get_params"):
+        return copy.deepcopy(model)
+    from sklearn.base import clone
+
+    new = clone(model)
+    random = {
+        name: seed
+        for name, value in new.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    if random:
+        new.set_params(**random)
+    return new
+
+
+def fit_weighted(model: Any, X: Any, target: Floats, weights: Floats | None) -> None:
+    """Fit a model, with weights if it takes any."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if weights is not None and has_fit_parameter(model, "sample_weight"):
+        model.fit(X, target, sample_weight=weights)
+    else:
+        model.fit(X, target)
+
+
+def described(model: Any) -> str:
+    """Return a model in one line that does not change from run to run.
+
+    Examples
+    --------
+    >>> described(object())
+    'object'
+    """
+    text = repr(model) if hasattr(model, "get_params") else type(model).__name__
+    return printable(" ".join(text.split()))

@@ -1,0 +1,325 @@
+/* The inner loops of the histogram trees: encode, best_splits, split_rows, apply.
+ *
+ * numpy_kernel.py says the same in NumPy and gives the same bits: sums are integers, and gains are
+ * computed by the same floating-point operations in the same order (built with -ffp-contract=off).
+ * All arrays are checked by the caller; nothing is allocated here, and no Python object is touched.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define CODES 64       /* one-byte codes of a column: 0..62 in the order of its values, */
+#define MISSING 63     /* and one for missing values */
+#define RARE 62        /* of a column of categories: all that are too rare for a code */
+#define EDGES 63
+#define LANES_OF_GAIN 8
+#define CHUNK 256
+#define LANES 32
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+/* The search is done for eight values at a time where the processor can. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define WIDE
+#endif
+
+enum { NUMBER = 0, CATEGORY = 1 };
+enum { SQUARED = 0, ENTROPY = 1 };
+
+/* A column of the features: its first value, the bytes from row to row, and whether it is double. */
+typedef struct {
+    const char *first;
+    int64_t stride;
+    int64_t is_double;
+} Column;
+
+/* code = the number of edges below the value. Counting all comparisons beats a binary search: many are
+ * done at once, and none waits for another. */
+#define SEARCH(NAME, REAL, INTEGER)                                                          \
+    WIDE static void NAME(const REAL *restrict values, const REAL *restrict edges,          \
+                          uint8_t *restrict codes) {                                        \
+        for (int start = 0; start < CHUNK; start += LANES) {                                \
+            const REAL *x = values + start;                                                 \
+            INTEGER below[LANES] = {0};                                                     \
+            for (int e = 0; e < EDGES; e++)                                                 \
+                for (int i = 0; i < LANES; i++) below[i] += edges[e] < x[i];                \
+            for (int i = 0; i < LANES; i++)                                                 \
+                codes[start + i] = (uint8_t)(x[i] != x[i] ? MISSING : below[i]);            \
+        }                                                                                   \
+    }
+
+SEARCH(search_float, float, int32_t)
+SEARCH(search_double, double, int64_t)
+
+/* Encode n rows of the columns [first, last), which share a level set and therefore edges.
+ * edges: (last - first, 63), read in each column's own type; codes: (columns, stride). */
+EXPORT void epiloss_encode(const Column *columns, const int64_t *rows, int64_t n, const float *float_edges,
+                           const double *double_edges, int64_t first, int64_t last, uint8_t *codes,
+                           int64_t stride) {
+    float floats[CHUNK] = {0};
+    double doubles[CHUNK] = {0};
+    uint8_t found[CHUNK];
+    for (int64_t start = 0; start < n; start += CHUNK) {
+        const int64_t size = n - start < CHUNK ? n - start : CHUNK;
+        const int64_t *chunk = rows + start;
+        for (int64_t j = first; j < last; j++) {
+            const Column column = columns[j];
+            uint8_t *out = codes + j * stride + start;
+            if (column.is_double) {
+                for (int64_t i = 0; i < size; i++)
+                    doubles[i] = *(const double *)(column.first + chunk[i] * column.stride);
+                search_double(doubles, double_edges + (j - first) * EDGES, found);
+            } else {
+                for (int64_t i = 0; i < size; i++)
+                    floats[i] = *(const float *)(column.first + chunk[i] * column.stride);
+                search_float(floats, float_edges + (j - first) * EDGES, found);
+            }
+            memcpy(out, found, (size_t)size);
+        }
+    }
+}
+
+/* The natural logarithm by basic operations only, so that every implementation has the same bits. */
+static double plain_log(double x) {
+    int exponent;
+    double m = frexp(x, &exponent);
+    if (m < 0.70710678118654752) {
+        m = m * 2.0;
+        exponent = exponent - 1;
+    }
+    const double s = (m - 1.0) / (m + 1.0);
+    const double t = s * s;
+    double series = 1.0 / 15.0;
+    for (int k = 13; k > 0; k -= 2) series = series * t + 1.0 / (double)k;
+    return 2.0 * s * series + (double)exponent * 0.69314718055994531;
+}
+
+static double x_log_x(double x) { return x > 0.0 ? x * plain_log(x) : 0.0; }
+
+/* What the two sides explain, up to a constant of the node. */
+static double gain_of(int criterion, double left, double left_ones, double right, double right_ones) {
+    if (criterion == SQUARED) {
+        const double a = left_ones * left_ones * right;
+        const double b = right_ones * right_ones * left;
+        return (a + b) / (left * right);
+    }
+    const double a = x_log_x(left_ones) + x_log_x(left - left_ones) - x_log_x(left);
+    const double b = x_log_x(right_ones) + x_log_x(right - right_ones) - x_log_x(right);
+    return a + b;
+}
+
+typedef struct {
+    int64_t count;
+    int64_t weight;
+    int64_t ones;
+} Sums;
+
+typedef struct {
+    double gain;
+    int32_t feature;
+    uint8_t code;
+    uint8_t missing_left;
+} Split;
+
+static inline void consider(Split *best, int criterion, int64_t least, int feature, int code,
+                            int missing_left, Sums all, Sums left) {
+    const int64_t right_count = all.count - left.count;
+    if (left.count < least || right_count < least) return;
+    const int64_t right_weight = all.weight - left.weight;
+    if (left.weight <= 0 || right_weight <= 0) return;
+    const double gain = gain_of(criterion, (double)left.weight, (double)left.ones, (double)right_weight,
+                                (double)(all.ones - left.ones));
+    if (gain > best->gain) {
+        best->gain = gain;
+        best->feature = feature;
+        best->code = (uint8_t)code;
+        best->missing_left = (uint8_t)(missing_left >= 0 ? missing_left : left.count >= right_count);
+    }
+}
+
+/* bins: per code the count and the ones (high and low half), and for weighted rows their sums */
+static inline Sums sums_of(uint64_t packed, const int64_t *weights, int code) {
+    Sums one = {(int64_t)(packed >> 32), (int64_t)(packed >> 32), (int64_t)(packed & 0xffffffffu)};
+    if (weights) {
+        one.weight = weights[2 * code];
+        one.ones = weights[2 * code + 1];
+    }
+    return one;
+}
+
+static inline Sums plus(Sums a, Sums b) {
+    Sums sum = {a.count + b.count, a.weight + b.weight, a.ones + b.ones};
+    return sum;
+}
+
+static void scan(Split *best, int criterion, int64_t least, int feature, int kind, Sums all,
+                 const uint64_t *bins, const int64_t *weights) {
+    if (kind == CATEGORY) {
+        for (int code = 0; code < CODES; code++)
+            if (bins[code] && code != RARE)
+                consider(best, criterion, least, feature, code, code == MISSING, all,
+                         sums_of(bins[code], weights, code));
+        return;
+    }
+    const Sums missing = sums_of(bins[MISSING], weights, MISSING);
+    Sums left = {0, 0, 0};
+    for (int code = 0; code < MISSING; code++) {
+        if (!bins[code]) continue; /* the same two sides as before */
+        left = plus(left, sums_of(bins[code], weights, code));
+        if (all.count - left.count < least) return; /* ever fewer on the right */
+        if (!missing.count) {
+            consider(best, criterion, least, feature, code, -1, all, left);
+        } else {
+            consider(best, criterion, least, feature, code, 0, all, left);
+            consider(best, criterion, least, feature, code, 1, all, plus(left, missing));
+        }
+    }
+}
+
+/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once. */
+static inline void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
+    int32_t count[CODES], ones[CODES];
+    double gain[CODES], most[LANES_OF_GAIN];
+    uint64_t sum = 0;
+    for (int code = 0; code < CODES; code++) {
+        sum += bins[code];
+        count[code] = (int32_t)(sum >> 32);
+        ones[code] = (int32_t)(sum & 0xffffffffu);
+    }
+    const int32_t low = (int32_t)least, high = (int32_t)(all.count - least);
+    const double all_count = (double)all.count, all_ones = (double)all.ones;
+    for (int code = 0; code < CODES; code++) {
+        const double left = (double)count[code], left_ones = (double)ones[code];
+        const double right = all_count - left, right_ones = all_ones - left_ones;
+        const double a = left_ones * left_ones * right;
+        const double b = right_ones * right_ones * left;
+        const double value = (a + b) / (left * right);
+        gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
+    }
+    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = gain[i];
+    for (int code = LANES_OF_GAIN; code < CODES; code += LANES_OF_GAIN)
+        for (int i = 0; i < LANES_OF_GAIN; i++)
+            most[i] = gain[code + i] > most[i] ? gain[code + i] : most[i];
+    double top = most[0];
+    for (int i = 1; i < LANES_OF_GAIN; i++) top = most[i] > top ? most[i] : top;
+    if (!(top > best->gain)) return;
+    int code = 0;
+    while (gain[code] != top) code++;
+    *best = (Split){top, feature, (uint8_t)code, count[code] >= all.count - count[code]};
+}
+
+/* Find the best split of each node among the columns [first, last).
+ *
+ * codes: (columns, stride). The rows of node k are rows[starts[k]..starts[k + 1]), and labels (0 or 1)
+ * and weights (or NULL) are in the order of rows. On the gain of a tie the first column wins, then the
+ * lowest code. */
+WIDE EXPORT void epiloss_best_splits(const uint8_t *codes, int64_t stride, const uint8_t *kinds,
+                                     int64_t first, int64_t last, const int32_t *rows,
+                                     const int64_t *starts, int64_t n_nodes, const uint8_t *labels,
+                                     const int64_t *weights, int64_t least, int64_t criterion,
+                                     const Sums *totals, Split *splits) {
+    uint64_t bins[CODES];
+    int64_t weighted[2 * CODES];
+    for (int64_t k = 0; k < n_nodes; k++) splits[k] = (Split){-INFINITY, -1, 0, 0};
+    for (int64_t j = first; j < last; j++) {
+        const uint8_t *column = codes + j * stride;
+        for (int64_t k = 0; k < n_nodes; k++) {
+            const int64_t begin = starts[k], end = starts[k + 1];
+            memset(bins, 0, sizeof bins);
+            for (int64_t i = begin; i < end; i++)
+                bins[column[rows[i]]] += ((uint64_t)1 << 32) + labels[i];
+            if (weights) {
+                memset(weighted, 0, sizeof weighted);
+                for (int64_t i = begin; i < end; i++) {
+                    int64_t *bin = weighted + 2 * column[rows[i]];
+                    bin[0] += weights[i];
+                    bin[1] += labels[i] ? weights[i] : 0;
+                }
+            }
+            if (!weights && criterion == SQUARED && kinds[j] == NUMBER && !bins[MISSING])
+                scan_plain(&splits[k], least, (int)j, totals[k], bins);
+            else
+                scan(&splits[k], (int)criterion, least, (int)j, kinds[j], totals[k], bins,
+                     weights ? weighted : NULL);
+        }
+    }
+}
+
+/* Move the rows of each node that go left to its front, in their order, and the others behind them;
+ * middles[k] is where the right side begins. spare holds as many rows as the largest node. */
+EXPORT void epiloss_split_rows(const uint8_t *codes, int64_t stride, const uint8_t *kinds,
+                               const Split *splits, int32_t *rows, uint8_t *labels, int64_t *weights,
+                               const int64_t *starts, int64_t n_nodes, int64_t *middles,
+                               int32_t *spare_rows, uint8_t *spare_labels, int64_t *spare_weights) {
+    for (int64_t k = 0; k < n_nodes; k++) {
+        const Split split = splits[k];
+        middles[k] = starts[k + 1];
+        if (split.feature < 0) continue;
+        const uint8_t *column = codes + split.feature * stride;
+        int64_t left = starts[k], right = 0;
+        for (int64_t i = starts[k]; i < starts[k + 1]; i++) {
+            const uint8_t code = column[rows[i]];
+            const int goes_left = kinds[split.feature] == CATEGORY ? code == split.code
+                                  : code == MISSING                ? split.missing_left
+                                                                   : code <= split.code;
+            if (goes_left) {
+                rows[left] = rows[i];
+                labels[left] = labels[i];
+                if (weights) weights[left] = weights[i];
+                left++;
+            } else {
+                spare_rows[right] = rows[i];
+                spare_labels[right] = labels[i];
+                if (weights) spare_weights[right] = weights[i];
+                right++;
+            }
+        }
+        memcpy(rows + left, spare_rows, (size_t)right * sizeof *rows);
+        memcpy(labels + left, spare_labels, (size_t)right * sizeof *labels);
+        if (weights) memcpy(weights + left, spare_weights, (size_t)right * sizeof *weights);
+        middles[k] = left;
+    }
+}
+
+/* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
+ * threshold, a category where it equals it. */
+typedef struct {
+    double threshold;
+    int32_t feature;
+    int32_t left;
+    int32_t right;
+    uint8_t kind;
+    uint8_t missing_left;
+} Node;
+
+/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first. */
+EXPORT void epiloss_apply(const Column *columns, const int64_t *rows, int64_t n, const Node *nodes,
+                          int32_t *leaves) {
+    for (int64_t i = 0; i < n; i++) {
+        int32_t at = leaves[i];
+        while (nodes[at].left >= 0) {
+            const Node node = nodes[at];
+            const Column column = columns[node.feature];
+            const char *place = column.first + rows[i] * column.stride;
+            const double x = column.is_double ? *(const double *)place : (double)*(const float *)place;
+            const int goes_left = x != x                  ? node.missing_left
+                                  : node.kind == CATEGORY ? x == node.threshold
+                                                          : x <= node.threshold;
+            at = goes_left ? node.left : node.right;
+        }
+        leaves[i] = at;
+    }
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_kernel", "Compiled loops, called through ctypes.", -1, NULL, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModule_Create(&definition); }

@@ -1,0 +1,151 @@
+"""The inner loops of the histogram trees, compiled: the functions of ``numpy_kernel``, but faster.
+
+Importing this fails where the package was installed without a C compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.features import Features
+from epiloss.partition import _kernel  # type: ignore[attr-defined]  # made by the compiler
+from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
+from epiloss.scoring import Floats
+
+_COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
+
+
+def _function(name: str, signature: str) -> Any:
+    """Return a function of the library; ``p`` stands for a pointer, ``i`` for a whole number."""
+    function = getattr(ctypes.CDLL(_kernel.__file__), f"epiloss_{name}")
+    kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
+    function.argtypes, function.restype = [kinds[letter] for letter in signature], None
+    return function
+
+
+_encode = _function("encode", "ppippiipi")
+_best_splits = _function("best_splits", "pipiippippiipp")
+_split_rows = _function("split_rows", "pippppppipppp")
+_apply = _function("apply", "ppipp")
+
+
+def encode(
+    features: Features, rows: Integers, edges: Floats, first: int, last: int, codes: NDArray[np.uint8]
+) -> None:
+    """Write the codes of some rows, in the columns from ``first`` to before ``last``."""
+    rows, columns = _rows(features, rows), _columns(features)
+    as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
+    _encode(
+        _address(columns),
+        _address(rows),
+        len(rows),
+        _address(as_floats),
+        _address(as_doubles),
+        first,
+        last,
+        codes.ctypes.data,
+        codes.strides[0],
+    )
+
+
+def best_splits(
+    codes: NDArray[np.uint8],
+    kinds: NDArray[np.uint8],
+    first: int,
+    last: int,
+    rows: NDArray[np.int32],
+    starts: Integers,
+    labels: NDArray[np.uint8],
+    weights: Integers | None,
+    least: int,
+    criterion: int,
+    totals: Integers,
+) -> Records:
+    """Return the best split of each node among the columns from ``first`` to before ``last``."""
+    splits = np.empty(len(starts) - 1, SPLIT)
+    _best_splits(
+        _address(codes),
+        codes.strides[0],
+        _address(kinds),
+        first,
+        last,
+        _address(rows),
+        _address(starts),
+        len(splits),
+        _address(labels),
+        _address(weights),
+        least,
+        criterion,
+        _address(totals),
+        _address(splits),
+    )
+    return splits
+
+
+def split_rows(
+    codes: NDArray[np.uint8],
+    kinds: NDArray[np.uint8],
+    splits: Records,
+    rows: NDArray[np.int32],
+    labels: NDArray[np.uint8],
+    weights: Integers | None,
+    starts: Integers,
+) -> Integers:
+    """Bring the rows of each node that go left to its front, in place; return where the right begins."""
+    middles = np.empty(len(splits), np.int64)
+    largest = int(np.diff(starts).max(initial=0))
+    spare = [None if part is None else np.empty(largest, part.dtype) for part in (rows, labels, weights)]
+    _split_rows(
+        _address(codes),
+        codes.strides[0],
+        _address(kinds),
+        _address(splits),
+        _address(rows),
+        _address(labels),
+        _address(weights),
+        _address(starts),
+        len(splits),
+        _address(middles),
+        *map(_address, spare),
+    )
+    return middles
+
+
+def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None:
+    """Let each row go down from the node that ``leaves`` holds to its leaf, in place."""
+    rows = _rows(features, np.arange(features.n_rows) if features.rows is None else None)
+    columns = _columns(features)
+    _apply(_address(columns), _address(rows), len(rows), _address(nodes), _address(leaves))
+
+
+def _rows(features: Features, rows: Integers | None) -> Integers:
+    """Return the rows of the source that rows of the features are."""
+    if features.rows is not None:
+        rows = features.rows if rows is None else features.rows[rows]
+    return np.ascontiguousarray(rows, np.int64)
+
+
+def _columns(features: Features) -> Records:
+    """Return where the columns lie in memory."""
+    source = features.source
+    columns = np.empty(features.n_columns, _COLUMN)
+    if isinstance(source, tuple):
+        columns["first"] = [column.ctypes.data for column in source]
+        columns["stride"] = [column.strides[0] for column in source]
+        columns["is_double"] = [column.dtype == np.float64 for column in source]
+    else:
+        columns["first"] = source.ctypes.data + np.arange(features.n_columns) * source.strides[1]
+        columns["stride"] = source.strides[0]
+        columns["is_double"] = source.dtype == np.float64
+    return columns
+
+
+def _address(array: NDArray[Any] | None) -> int | None:
+    if array is None:
+        return None
+    assert array.flags.c_contiguous  # the loops know no other layout
+    return array.ctypes.data

@@ -1,0 +1,223 @@
+"""A histogram tree in each level set, all grown together, one depth after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.features import Features
+from epiloss.levelsets import Codes
+from epiloss.partition.base import LearningRows, Workers
+from epiloss.partition.codes import CodedFeatures, coded
+from epiloss.partition.kernel import kernel
+from epiloss.partition.numpy_kernel import ENTROPY, NODE, SQUARED, Integers, Records
+from epiloss.scoring import Brier, Floats
+
+_WEIGHT_STEPS = 2**24  # weights are whole numbers of the largest one's steps
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The nodes of all trees: children behind their parents, the first ones are the roots.
+
+    ``leaf_rank`` counts the leaves of each tree from 0 on; it is -1 for splits.
+    """
+
+    nodes: Records
+    tree: Codes
+    leaf_rank: Codes
+
+    def apply(self, features: Features, tree: Codes, workers: Workers) -> Codes:
+        """Return the leaf of each row in its tree, counted from 0 on."""
+        leaves = tree.astype(np.int32)  # the root of tree s is node s
+        loops = kernel()
+
+        def go_down(part: Codes) -> None:
+            if len(part):
+                loops.apply(features.take(part), self.nodes, leaves[part[0] : part[-1] + 1])
+
+        workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
+        return self.leaf_rank[leaves]
+
+    def without_small_leaves(self, tree: Codes, leaf: Codes, n: NDArray[np.int64]) -> Codes:
+        """Return the leaf that each of the given leaves, with ``n`` rows, is joined to.
+
+        A leaf with one row climbs to the first split with rows on the other side too; that split
+        is deleted, and the row goes down the other side, always towards the more rows.
+        """
+        node = self._node_of(tree, leaf)
+        left, right = self.nodes["left"], self.nodes["right"]
+        count = np.zeros(len(left), np.int64)
+        np.add.at(count, node, n)
+        parent = np.full(len(left), -1)
+        splits = np.flatnonzero(left >= 0)
+        parent[left[splits]] = parent[right[splits]] = splits
+        for one in splits[::-1].tolist():
+            count[one] = count[left[one]] + count[right[one]]
+        target = np.arange(len(left))
+        for one in node[n < 2].tolist():
+            target[one] = self._new_home(one, parent, count)
+        while (target[target] != target).any():
+            target = target[target]
+        return self.leaf_rank[target[node]]
+
+    def _node_of(self, tree: Codes, leaf: Codes) -> Codes:
+        leaves = np.flatnonzero(self.leaf_rank >= 0)
+        width = int(self.leaf_rank.max()) + 1
+        key = self.tree[leaves] * width + self.leaf_rank[leaves]
+        order = np.argsort(key)
+        return leaves[order[np.searchsorted(key[order], tree * width + leaf)]]
+
+    def _new_home(self, leaf: int, parent: Codes, count: Codes) -> int:
+        left, right = self.nodes["left"], self.nodes["right"]
+        node = leaf
+        while parent[node] >= 0 and count[parent[node]] < 2:
+            node = int(parent[node])
+        if parent[node] < 0:
+            return leaf  # the only row of its level set
+        above = parent[node]
+        other = int(right[above] if left[above] == node else left[above])
+        while left[other] >= 0:
+            other = int(left[other] if count[left[other]] >= count[right[other]] else right[other])
+        # two single rows that meet here both take the lower leaf, so that neither follows the other
+        return min(leaf, other) if count[above] == 2 else other
+
+
+@dataclass
+class _Growing:
+    """The rows of the nodes that may still be split, those of one node side by side."""
+
+    rows: NDArray[np.int32]
+    labels: NDArray[np.uint8]
+    weights: Integers | None
+    starts: Integers
+    node: Codes
+
+    def totals(self) -> Integers:
+        """Return the count, the weight and the weighted ones of each node."""
+        count = np.diff(self.starts)
+        ones = _sums(self.labels.astype(np.int64), self.starts)
+        if self.weights is None:
+            return np.stack([count, count, ones], axis=1)
+        weighted = _sums(self.weights * self.labels, self.starts)
+        return np.stack([count, _sums(self.weights, self.starts), weighted], axis=1)
+
+    def keep_divisible(self, least: int) -> bool:
+        """Forget the nodes that cannot be split; tell whether any is left."""
+        count, weight, ones = self.totals().T
+        self._keep((count >= 2 * least) & (ones > 0) & (ones < weight))
+        return len(self.node) > 0
+
+    def divide(self, features: CodedFeatures, splits: Records, n_nodes: int) -> tuple[Codes, Codes]:
+        """Split the nodes that have a split; return them, and their children (nodes, 2)."""
+        middles = kernel().split_rows(
+            features.codes,
+            features.kinds,
+            splits,
+            self.rows,
+            self.labels,
+            self.weights,
+            self.starts,
+        )
+        sizes = np.stack([middles - self.starts[:-1], self.starts[1:] - middles], axis=1)
+        found = splits["feature"] >= 0
+        self._keep(found)
+        parents, children = self.node, n_nodes + np.arange(2 * len(self.node)).reshape(-1, 2)
+        self.node, self.starts = children.ravel(), _offsets(sizes[found].ravel())
+        return parents, children
+
+    def _keep(self, nodes: NDArray[np.bool_]) -> None:
+        if nodes.all():
+            return
+        size = np.diff(self.starts)
+        rows = np.repeat(nodes, size)
+        self.rows, self.labels = self.rows[rows], self.labels[rows]
+        self.weights = None if self.weights is None else self.weights[rows]
+        self.starts, self.node = _offsets(size[nodes]), self.node[nodes]
+
+
+def grow(rows: LearningRows, least: int, workers: Workers) -> Forest:
+    """Grow a tree in each level set, with at least ``least`` rows in a leaf."""
+    order = np.argsort(rows.level_set, kind="stable")
+    sizes = np.bincount(rows.level_set, minlength=rows.n_level_sets)
+    features = coded(rows.features, order, _offsets(sizes), workers)
+    growing = _Growing(
+        np.arange(len(order), dtype=np.int32),
+        (rows.labels[order] > 0).astype(np.uint8),
+        None if rows.weights is None else _whole_weights(rows.weights[order]),
+        _offsets(sizes),
+        np.arange(rows.n_level_sets),
+    )
+    criterion = SQUARED if isinstance(rows.rule, Brier) else ENTROPY
+    capacity = rows.n_level_sets + 2 * (len(order) // least)
+    nodes, tree = np.zeros(capacity, NODE), np.arange(capacity)
+    nodes["left"] = -1
+    n_nodes = rows.n_level_sets
+    while growing.keep_divisible(least):
+        splits = _best_splits(features, growing, least, criterion, workers)
+        parents, children = growing.divide(features, splits, n_nodes)
+        split = splits[splits["feature"] >= 0]
+        threshold = features.threshold(tree[parents], split["feature"], split["code"])
+        for name in ("feature", "missing_left"):
+            nodes[name][parents] = split[name]
+        nodes["kind"][parents], nodes["threshold"][parents] = features.kinds[split["feature"]], threshold
+        nodes["left"][parents], nodes["right"][parents] = children.T
+        tree[children] = tree[parents][:, None]
+        n_nodes += children.size
+    return _finished(nodes[:n_nodes], tree[:n_nodes])
+
+
+def _best_splits(
+    features: CodedFeatures, growing: _Growing, least: int, criterion: int, workers: Workers
+) -> Records:
+    """Return the best split of each node over all columns, each thread searching some of them."""
+    edges = np.linspace(0, len(features.kinds), workers.n + 1).astype(int).tolist()
+    totals, loops = growing.totals(), kernel()
+
+    def search(columns: tuple[int, int]) -> Records:
+        splits: Records = loops.best_splits(
+            features.codes,
+            features.kinds,
+            *columns,
+            growing.rows,
+            growing.starts,
+            growing.labels,
+            growing.weights,
+            least,
+            criterion,
+            totals,
+        )
+        return splits
+
+    found = workers.run(search, [pair for pair in pairwise(edges) if pair[0] < pair[1]])
+    best = found[0]
+    for other in found[1:]:  # in the order of columns: on a tie the first stays
+        best = np.where(other["gain"] > best["gain"], other, best)
+    return best
+
+
+def _finished(nodes: Records, tree: Codes) -> Forest:
+    leaves = np.flatnonzero(nodes["left"] < 0)
+    order = leaves[np.argsort(tree[leaves], kind="stable")]
+    rank = np.full(len(nodes), -1)
+    rank[order] = np.arange(len(order)) - np.searchsorted(tree[order], tree[order])
+    return Forest(nodes, tree, rank)
+
+
+def _whole_weights(weights: Floats) -> Integers:
+    """Return weights as whole numbers, so that their sums do not depend on the order of rows."""
+    steps = np.rint(weights / weights.max() * _WEIGHT_STEPS).astype(np.int64)
+    return np.asarray(np.maximum(steps, weights > 0), np.int64)
+
+
+def _offsets(sizes: Integers) -> Integers:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _sums(values: Integers, starts: Integers) -> Integers:
+    """Return the sum over each node's rows; a node may have none."""
+    running = _offsets(values)
+    return np.asarray(running[starts[1:]] - running[starts[:-1]], np.int64)

@@ -1,0 +1,59 @@
+"""The benchmarks run, judge their targets and save what they measured; nothing asserts seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+needs_glest = pytest.mark.skipif(
+    importlib.util.find_spec("glest") is None, reason="the peer glest is not installed"
+)
+
+
+def run(script: str, output: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """Run a benchmark quickly; return what it printed and what it saved."""
+    command = [sys.executable, str(BENCHMARKS / script), "--quick", "--output", str(output), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    saved: dict[str, Any] = json.loads(output.read_text())
+    return done.stdout, saved
+
+
+def judged(printed: str) -> int:
+    """Return the number of verdicts."""
+    return sum(line.startswith(("met ", "MISSED ")) for line in printed.splitlines())
+
+
+@pytest.mark.slow
+@needs_glest
+def test_speed_is_measured_beside_the_peer_and_judged(tmp_path: Path) -> None:
+    compiled = importlib.util.find_spec("epiloss.partition._kernel") is not None
+    kernels = ["compiled", "numpy"] if compiled else ["numpy"]
+    chosen = "both" if compiled else "numpy"
+    printed, saved = run("speed.py", tmp_path / "made" / "speed.json", "--kernel", chosen)
+    assert judged(printed) == len(saved["verdicts"]) > 0
+    assert f"of {len(saved['verdicts'])} targets met" in printed
+    assert [row["kernel"] for row in saved["rows"]] == kernels * 2
+    for row in saved["rows"]:
+        times = [row[job][clock] for job in ("glest", "ours", "default") for clock in ("cpu", "wall")]
+        assert min(times) > 0
+        assert row["ratio"] == pytest.approx(row["glest"]["cpu"] / row["ours"]["cpu"])
+    assert sum(saved["profile"].values()) == pytest.approx(1)
+    assert "Where the time of 10,000 x 20 goes" in printed
+
+
+@pytest.mark.slow
+def test_histogram_trees_are_compared_with_exact_ones_and_judged(tmp_path: Path) -> None:
+    printed, saved = run("quality.py", tmp_path / "made" / "quality.json")
+    assert judged(printed) == len(saved["settings"]) == 2
+    for one in saved["settings"]:
+        assert one["ratio"] == pytest.approx(one["histogram"] / one["exact"])
+        assert one["stderr"] >= 0
