@@ -13,7 +13,6 @@ from sklearn.neighbors import KNeighborsRegressor
 import epiloss
 from epiloss.curves import (
     CurveFitter,
-    DistinctScores,
     GivenCurve,
     InterpolatedCurve,
     Isotonic,
@@ -26,6 +25,7 @@ from epiloss.curves import (
 )
 from epiloss.errors import DataError, OptionError
 from epiloss.scoring import Floats
+from epiloss.smoothing import DistinctScores
 
 LAW = settings(deadline=None, derandomize=True, max_examples=10)
 FITTERS: dict[str, CurveFitter] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -171,19 +171,25 @@ def audit(
         "random_state": seed,
         "classes": [str(name) for name in problem.classes],
     }
-    binaries = binary_problems(problem, plan, scoring)
-    after = None
-    crossfits = [] if method == "partition" else binaries
-    if recalibrate is not None:
-        again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
-        bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
-        after = summarise(problem, scoring, again, bounds, options, None)
-    evaluations = [evaluate(one, plan, seed) for one in binaries]
-    bounds = [crossfit(one, plan, seed, level) for one in crossfits]
-    result = summarise(problem, scoring, evaluations, bounds, options, after)
+    result = _measured(problem, plan, scoring, options)
     if ratings is None:
         return result
     return with_ratings(result, ratings, problem, level=level, generator=stream(seed, "ratings"))
+
+
+def _measured(problem: Problem, plan: Plan, rule: ScoringRule, options: Mapping[str, Any]) -> Audit:
+    """Evaluate the scores as they are and, if asked for, recalibrated."""
+    seed, level = options["random_state"], options["level"]
+    binaries = binary_problems(problem, plan, rule)
+    crossfits = [] if options["method"] == "partition" else binaries
+    after = None
+    if plan.recalibrate is not None:
+        again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
+        bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
+        after = summarise(problem, rule, again, bounds, options, None)
+    evaluations = [evaluate(one, plan, seed) for one in binaries]
+    bounds = [crossfit(one, plan, seed, level) for one in crossfits]
+    return summarise(problem, rule, evaluations, bounds, options, after)
 
 
 def _regions_named(problem: Problem, plan: Plan) -> str:

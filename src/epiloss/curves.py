@@ -7,11 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
+from epiloss.smoothing import (
+    DistinctScores,
+    WindowedLines,
+    beta_calibration,
+    calibrated,
+    log_odds_terms,
+    nearest_means,
+    tricube_line,
+)
 from epiloss.splitting import even_halves
 
 Curve = Callable[[Floats], Floats]
@@ -35,40 +43,6 @@ class InterpolatedCurve:
         share = np.clip((scores - start) / (end - start), 0, 1)
         low, high = self.values[right - 1], self.values[right]
         return np.asarray(low + share * (high - low), float)
-
-
-@dataclass(frozen=True)
-class DistinctScores:
-    """Rows gathered by equal score, in increasing order: what every curve is fitted on."""
-
-    scores: Floats
-    weight: Floats
-    label_mean: Floats
-
-    @classmethod
-    def gather(cls, scores: Floats, labels: Floats, weights: Floats | None) -> DistinctScores:
-        """Gather rows; the result does not depend on their order, ties included."""
-        distinct, code = np.unique(scores, return_inverse=True)
-        weight = np.bincount(code, weights, minlength=len(distinct)).astype(float)
-        positive = np.bincount(code, labels if weights is None else weights * labels)
-        return cls(distinct, weight * (len(scores) / weight.sum()), positive / weight)
-
-    @property
-    def mid_rank(self) -> Floats:
-        """The mass below each score, half of its own included."""
-        return np.cumsum(self.weight) - self.weight / 2
-
-    def in_blocks(self, most: int) -> DistinctScores:
-        """Join neighbouring scores into at most ``most`` blocks of about equal mass."""
-        if len(self.scores) <= most:
-            return self
-        total = float(self.weight.sum())
-        code = np.minimum((self.mid_rank * (most / total)).astype(np.int64), most - 1)
-        first = np.flatnonzero(np.diff(code, prepend=-1))
-        weight = np.add.reduceat(self.weight, first)
-        score = np.add.reduceat(self.weight * self.scores, first) / weight
-        positive = np.add.reduceat(self.weight * self.label_mean, first)
-        return DistinctScores(score, weight, positive / weight)
 
 
 class CurveFitter(ABC):
@@ -101,16 +75,19 @@ class LocalLinear(CurveFitter):
 
     n_windows: int = 12
     finest: int = 5_000  # blocks of scores: a line through a window needs no finer steps
+    coarse: int = 1_000  # blocks that tell which window is best
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Fit with each window size, and keep the one with the least leave-one-out error."""
+        """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
         rows = rows.in_blocks(self.finest)
         mass = float(rows.weight.sum())
         windows = np.geomspace(min(30.0, mass), 2 * mass, self.n_windows)
-        lines = _WindowedLines.prepare(rows, _beta_calibrated(rows))
-        fits = [lines.fit(window) for window in windows]
-        best = int(np.argmin([error for _, error in fits]))
-        return InterpolatedCurve(rows.scores, np.clip(fits[best][0], 0, 1))
+        blocks = rows.in_blocks(self.coarse)
+        coefficients = beta_calibration(blocks)
+        rough = WindowedLines.prepare(blocks, calibrated(blocks.scores, coefficients))
+        best = windows[np.argmin([rough.fit(window)[1] for window in windows])]
+        lines = WindowedLines.prepare(rows, calibrated(rows.scores, coefficients))
+        return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0], 0, 1))
 
 
 @dataclass(frozen=True)
@@ -140,7 +117,7 @@ class Nearest(CurveFitter):
         rows = rows.in_blocks(FINEST)
         mass = float(rows.weight.sum())
         k = float(self.n_neighbors or min(2000, max(1, int(mass / 10 + 1e-9))))
-        return InterpolatedCurve(rows.scores, _nearest_means(rows, min(k, mass)))
+        return InterpolatedCurve(rows.scores, nearest_means(rows, min(k, mass)))
 
 
 @dataclass(frozen=True)
@@ -157,7 +134,7 @@ class Lowess(CurveFitter):
         targets = np.linspace(rank[0], rank[-1], min(self.n_points, len(rank)))
         points = np.unique(np.searchsorted(rank, targets, side="left"))
         half = max(self.fraction * mass / 2, 1.0)
-        values = np.array([_tricube_line(rows, rank, int(point), half) for point in points])
+        values = np.array([tricube_line(rows, rank, int(point), half) for point in points])
         return InterpolatedCurve(rows.scores[points], np.clip(values, 0, 1))
 
 
@@ -216,6 +193,25 @@ def fit_curve_pair(
     return a, b
 
 
+def curve_pair_values(
+    fitter: CurveFitter,
+    scores: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    generator: np.random.Generator,
+    clusters: Codes | None = None,
+) -> tuple[Floats, Floats]:
+    """Return the values of such a pair for every row; sorted once, all of it is cheap."""
+    order = np.argsort(scores)  # equal scores are told apart by their labels, not by their order
+    w = None if weights is None else weights[order]
+    c = None if clusters is None else clusters[order]
+    pair = fit_curve_pair(fitter, scores[order], labels[order], w, generator, c)
+    values = np.empty((2, len(scores)))
+    for k, curve in enumerate(pair):
+        values[k, order] = curve(scores[order])
+    return values[0], values[1]
+
+
 def fit_vector_curve_pair(
     vectors: Floats,
     scores: Floats,
@@ -232,7 +228,7 @@ def fit_vector_curve_pair(
     from sklearn.linear_model import LogisticRegression
 
     logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
-    design = np.column_stack([logs, _log_odds_terms(scores)])
+    design = np.column_stack([logs, log_odds_terms(scores)])
     values = []
     for half in even_halves(scores, labels, weights, clusters, generator):
         if labels[half].min() == labels[half].max():
@@ -248,135 +244,3 @@ def _fit_on(
     fitter: CurveFitter, scores: Floats, labels: Floats, weights: Floats | None, rows: Codes
 ) -> Curve:
     return fitter.fit(scores[rows], labels[rows], None if weights is None else weights[rows])
-
-
-@dataclass(frozen=True)
-class _WindowedLines:
-    """Cumulative sums from which the line of any window is read off."""
-
-    rows: DistinctScores
-    x: Floats
-    rank: Floats
-    cumulative: Floats  # (5, m + 1): weight, w x, w x^2, w y, w x y
-
-    @classmethod
-    def prepare(cls, rows: DistinctScores, x: Floats) -> _WindowedLines:
-        w, y = rows.weight, rows.label_mean
-        x = x - np.average(x, weights=w)  # centred: less cancellation in the cumulative sums
-        terms = np.stack([w, w * x, w * x * x, w * y, w * x * y])
-        cumulative = np.concatenate([np.zeros((5, 1)), np.cumsum(terms, axis=1)], axis=1)
-        return cls(rows, x, rows.mid_rank, cumulative)
-
-    def fit(self, window: float) -> tuple[Floats, float]:
-        """Return the fitted values with this window, and their leave-one-out squared error."""
-        mass = self.cumulative[0, -1]
-        start = np.clip(self.rank - window / 2, 0, max(mass - window, 0))  # shifted at the ends
-        low = np.searchsorted(self.rank, start, side="left")
-        high = np.searchsorted(self.rank, start + window, side="right")
-        own = np.arange(len(self.x))
-        low, high = np.minimum(low, own), np.maximum(high, own + 1)
-        weight, sx, sxx, sy, sxy = self.cumulative[:, high] - self.cumulative[:, low]
-        spread = sxx - sx * sx / weight
-        steep = spread > 1e-13 * self.cumulative[2, -1]  # else: rounding, or a single score
-        safe = np.where(steep, spread, 1.0)
-        slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
-        offset = self.x - sx / weight
-        fitted = sy / weight + slope * offset
-        leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
-        return fitted, self._leave_one_out(fitted, leverage)
-
-    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> float:
-        mean = self.rows.label_mean
-        squared = (mean - fitted) ** 2 + mean * (1 - mean)
-        alone = leverage > 1 - 1e-9
-        inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return float(self.rows.weight @ inflated)
-
-
-def _beta_calibrated(rows: DistinctScores, n_blocks: int = 2000) -> Floats:
-    """Return the logistic fit on log s and log(1-s), learned from blocks of neighbouring scores.
-
-    A dozen Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
-    or none where the labels are separable, is good enough.
-    """
-    blocks = rows.in_blocks(n_blocks)
-    design = np.column_stack([np.ones(len(blocks.scores)), _log_odds_terms(blocks.scores)])
-    coefficients = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
-    shrinkage = 1e-3 * np.eye(3)
-    for _ in range(12):
-        fitted = expit(design @ coefficients)
-        gradient = design.T @ (blocks.weight * (blocks.label_mean - fitted))
-        curvature = (design * (blocks.weight * fitted * (1 - fitted))[:, None]).T @ design + shrinkage
-        step = np.linalg.solve(curvature, gradient - shrinkage @ (coefficients - [0.0, 1.0, 1.0]))
-        coefficients = coefficients + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
-    terms = np.column_stack([np.ones(len(rows.scores)), _log_odds_terms(rows.scores)])
-    return np.asarray(expit(terms @ coefficients), float)
-
-
-def _log_odds_terms(scores: Floats) -> Floats:
-    """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
-    low, high = np.maximum(scores, 1e-300), np.maximum(1 - scores, 2.0**-53)
-    return np.stack([np.log(low), -np.log(high)], axis=1)
-
-
-def _nearest_means(rows: DistinctScores, k: float) -> Floats:
-    """Return the weighted mean label of the mass ``k`` nearest to each score."""
-    s = rows.scores
-    mass = np.concatenate([[0.0], np.cumsum(rows.weight)])
-    positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
-    left, right = _windows_of_mass(s, mass, k)
-    reach_left, reach_right = s - s[left], s[right - 1] - s
-    reach = np.maximum(reach_left, reach_right)
-    at_left, at_right = reach_left == reach, (reach_right == reach) & (right - 1 > left)
-    # the farthest score, or both if they are equally far, counts only as far as it is needed
-    inner_left, inner_right = left + at_left, right - at_right
-    inside, ones = mass[inner_right] - mass[inner_left], positive[inner_right] - positive[inner_left]
-    border = mass[right] - mass[left] - inside
-    share = np.clip((k - inside) / border, 0, 1)
-    border_ones = positive[right] - positive[left] - ones
-    means: Floats = (ones + share * border_ones) / (inside + share * border)
-    return np.clip(means, 0, 1)
-
-
-def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
-    """Return the smallest windows of sorted scores, each around its own, that hold mass ``k``."""
-    enough = k * (1 - 1e-12)
-    low, high = np.zeros(len(s)), np.full(len(s), (s[-1] - s[0]) * (1 + 1e-9))
-    for _ in range(60):  # bisection of the radius, for all scores at once
-        radius = (low + high) / 2
-        left = np.searchsorted(s, s - radius, side="left")
-        right = np.searchsorted(s, s + radius, side="right")
-        holds = mass[right] - mass[left] >= enough
-        high, low = np.where(holds, radius, high), np.where(holds, low, radius)
-    high *= 1 + 1e-12  # so that of two scores equally far none is lost to rounding
-    left, right = np.searchsorted(s, s - high, side="left"), np.searchsorted(s, s + high, side="right")
-    for _ in range(3):  # and those that it let in needlessly are taken off again
-        reach = np.maximum(s - s[left], s[right - 1] - s)
-        fewer_left = left + ((s - s[left] == reach) & (reach > 0))
-        fewer_right = right - ((s[right - 1] - s == reach) & (reach > 0))
-        holds = mass[fewer_right] - mass[fewer_left] >= enough
-        left, right = np.where(holds, fewer_left, left), np.where(holds, fewer_right, right)
-    return left, right
-
-
-def _tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:
-    """Return the value at one score of the weighted line through its neighbourhood."""
-    mass = rank[-1] + rows.weight[-1] / 2
-    start = np.clip(rank[point] - half, 0, max(mass - 2 * half, 0))
-    slack = 1e-9 * mass  # a rank on the window's border is inside, however it was rounded
-    window = slice(
-        min(int(np.searchsorted(rank, start - slack)), point),
-        max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
-    )
-    x = rows.scores[window] - rows.scores[point]
-    reach = float(np.abs(x).max())
-    x = x / reach / (1 + 1e-9) if reach > 0 else x  # in units of the window: no underflow
-    tricube = (1 - np.abs(x) ** 3) ** 3
-    w = rows.weight[window] * tricube
-    centre = np.average(x, weights=w)
-    spread = float(w @ (x - centre) ** 2)
-    mean = float(np.average(rows.label_mean[window], weights=w))
-    if spread <= 1e-12 * float(w.sum()):
-        return mean
-    slope = float(w @ ((x - centre) * rows.label_mean[window])) / spread
-    return mean - slope * float(centre)

@@ -205,8 +205,13 @@ def is_missing(value: object) -> bool:
 def _checked(features: Features) -> Features:
     if not features.n_rows or not features.n_columns:
         return features
-    for column in np.flatnonzero(_extremes(features.source) > LARGEST):
-        values = features.column(int(column))
+    arrays = features.source if isinstance(features.source, tuple) else (features.source,)
+    if all(_extreme(array) <= LARGEST for array in arrays):
+        return features
+    for column in range(features.n_columns):
+        values = features.column(column)
+        if _extreme(values) <= LARGEST:
+            continue
         row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
         raise DataError(
             f"features must be missing, or finite and at most {LARGEST:g} in size, got {values[row]} in "
@@ -216,8 +221,8 @@ def _checked(features: Features) -> Features:
     return features
 
 
-def _extremes(source: NDArray[Any] | tuple[NDArray[Any], ...]) -> Floats:
-    """Return the largest size in each column; missing values are ignored, and nothing is copied."""
-    if isinstance(source, tuple):
-        return np.array([max(np.fmax.reduce(one), -np.fmin.reduce(one)) for one in source], float)
-    return np.asarray(np.maximum(np.fmax.reduce(source), -np.fmin.reduce(source)), float)
+def _extreme(array: NDArray[Any]) -> float:
+    """Return the largest size; missing values are ignored, and nothing that lies dense is copied."""
+    flat = array.ravel(order="K")
+    largest: float = np.fmax(np.fmax.reduce(flat), -np.fmin.reduce(flat))
+    return 0.0 if np.isnan(largest) else float(largest)

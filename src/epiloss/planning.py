@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.curves import CurveFitter, fit_curve_pair, fit_vector_curve_pair
+from epiloss.curves import CurveFitter, curve_pair_values, fit_curve_pair, fit_vector_curve_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
 from epiloss.learners import Blend, Learner
@@ -80,10 +80,10 @@ def scored_as_given(
     """Return the scores as given, with level sets and curves from all rows."""
     if problem.vectors is None:
         bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
-        a, b = fit_curve_pair(
+        curves = curve_pair_values(
             plan.curve, scores, problem.labels, problem.weights, generator, problem.clusters
         )
-        return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+        return Scored(scores, bins.assign(scores), bins, curves)
     cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
     level_set = cells.assign(problem.vectors)
     if cells.exact:

@@ -15,7 +15,10 @@
 #define RARE 62        /* of a column of categories: all that are too rare for a code */
 #define EDGES 63
 #define LANES_OF_GAIN 8
-#define CHUNK 256
+#define AT_ONCE 4      /* columns whose codes are counted together */
+#define CHUNK 64       /* rows and columns that are encoded together */
+#define BLOCK 32
+#define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
 #define LANES 32
 
 #if defined(_WIN32)
@@ -59,30 +62,66 @@ typedef struct {
 SEARCH(search_float, float, int32_t)
 SEARCH(search_double, double, int64_t)
 
-/* Encode n rows of the columns [first, last), which share a level set and therefore edges.
- * edges: (last - first, 63), read in each column's own type; codes: (columns, stride). */
-EXPORT void epiloss_encode(const Column *columns, const int64_t *rows, int64_t n, const float *float_edges,
-                           const double *double_edges, int64_t first, int64_t last, uint8_t *codes,
+/* Tell whether the values of a row lie side by side, in columns of one type. */
+static int is_dense(const Column *columns, int64_t n) {
+    const int64_t size = columns[0].is_double ? sizeof(double) : sizeof(float);
+    for (int64_t j = 1; j < n; j++)
+        if (columns[j].is_double != columns[0].is_double || columns[j].stride != columns[0].stride ||
+            columns[j].first != columns[0].first + j * size)
+            return 0;
+    return 1;
+}
+
+typedef struct {
+    float floats[BLOCK][CHUNK + PAD];
+    double doubles[BLOCK][CHUNK + PAD];
+} Tile;
+
+/* Copy some rows of up to BLOCK columns to where each column lies side by side: read with the stride
+ * of a wide matrix they would push each other out of the cache. */
+static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t n) {
+    if (is_dense(columns, width) && !columns[0].is_double) {
+        for (int64_t i = 0; i < n; i++) {
+            const float *x = (const float *)(columns[0].first + rows[i] * columns[0].stride);
+            for (int64_t j = 0; j < width; j++) tile->floats[j][i] = x[j];
+        }
+    } else if (is_dense(columns, width)) {
+        for (int64_t i = 0; i < n; i++) {
+            const double *x = (const double *)(columns[0].first + rows[i] * columns[0].stride);
+            for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = x[j];
+        }
+    } else {
+        for (int64_t j = 0; j < width; j++)
+            for (int64_t i = 0; i < n; i++) {
+                const char *place = columns[j].first + rows[i] * columns[j].stride;
+                if (columns[j].is_double)
+                    tile->doubles[j][i] = *(const double *)place;
+                else
+                    tile->floats[j][i] = *(const float *)place;
+            }
+    }
+}
+
+/* Encode n rows of one level set. edges: (columns, 63), read in each column's own type; codes: the
+ * rows' place in the first column, stride bytes before that in the next. */
+EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                           const float *float_edges, const double *double_edges, uint8_t *codes,
                            int64_t stride) {
-    float floats[CHUNK] = {0};
-    double doubles[CHUNK] = {0};
+    Tile tile;
     uint8_t found[CHUNK];
+    memset(&tile, 0, sizeof tile);
     for (int64_t start = 0; start < n; start += CHUNK) {
         const int64_t size = n - start < CHUNK ? n - start : CHUNK;
-        const int64_t *chunk = rows + start;
-        for (int64_t j = first; j < last; j++) {
-            const Column column = columns[j];
-            uint8_t *out = codes + j * stride + start;
-            if (column.is_double) {
-                for (int64_t i = 0; i < size; i++)
-                    doubles[i] = *(const double *)(column.first + chunk[i] * column.stride);
-                search_double(doubles, double_edges + (j - first) * EDGES, found);
-            } else {
-                for (int64_t i = 0; i < size; i++)
-                    floats[i] = *(const float *)(column.first + chunk[i] * column.stride);
-                search_float(floats, float_edges + (j - first) * EDGES, found);
+        for (int64_t block = 0; block < n_columns; block += BLOCK) {
+            const int64_t width = n_columns - block < BLOCK ? n_columns - block : BLOCK;
+            fill(&tile, columns + block, width, rows + start, size);
+            for (int64_t j = 0; j < width; j++) {
+                if (columns[block + j].is_double)
+                    search_double(tile.doubles[j], double_edges + (block + j) * EDGES, found);
+                else
+                    search_float(tile.floats[j], float_edges + (block + j) * EDGES, found);
+                memcpy(codes + (block + j) * stride + start, found, (size_t)size);
             }
-            memcpy(out, found, (size_t)size);
         }
     }
 }
@@ -216,6 +255,37 @@ static inline void scan_plain(Split *best, int64_t least, int feature, Sums all,
     *best = (Split){top, feature, (uint8_t)code, count[code] >= all.count - count[code]};
 }
 
+/* Count the rows (high half) and the ones (low half) of each code, in four columns at a time: what they
+ * share is read once, and no sum waits for the one before. */
+static inline void add_up(uint64_t bins[AT_ONCE][CODES], const uint8_t *codes, int64_t stride,
+                          int64_t width, const int32_t *rows, const uint8_t *labels, int64_t n) {
+    const uint64_t one = (uint64_t)1 << 32;
+    if (width == AT_ONCE) {
+        const uint8_t *a = codes, *b = a + stride, *c = b + stride, *d = c + stride;
+        for (int64_t i = 0; i < n; i++) {
+            const int32_t row = rows[i];
+            const uint64_t packed = one + labels[i];
+            bins[0][a[row]] += packed;
+            bins[1][b[row]] += packed;
+            bins[2][c[row]] += packed;
+            bins[3][d[row]] += packed;
+        }
+        return;
+    }
+    for (int64_t j = 0; j < width; j++)
+        for (int64_t i = 0; i < n; i++) bins[j][codes[j * stride + rows[i]]] += one + labels[i];
+}
+
+static void add_up_weighted(int64_t *bins, const uint8_t *column, const int32_t *rows,
+                            const uint8_t *labels, const int64_t *weights, int64_t n) {
+    memset(bins, 0, 2 * CODES * sizeof *bins);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t *bin = bins + 2 * column[rows[i]];
+        bin[0] += weights[i];
+        bin[1] += labels[i] ? weights[i] : 0;
+    }
+}
+
 /* Find the best split of each node among the columns [first, last).
  *
  * codes: (columns, stride). The rows of node k are rows[starts[k]..starts[k + 1]), and labels (0 or 1)
@@ -226,29 +296,27 @@ WIDE EXPORT void epiloss_best_splits(const uint8_t *codes, int64_t stride, const
                                      const int64_t *starts, int64_t n_nodes, const uint8_t *labels,
                                      const int64_t *weights, int64_t least, int64_t criterion,
                                      const Sums *totals, Split *splits) {
-    uint64_t bins[CODES];
+    uint64_t bins[AT_ONCE][CODES];
     int64_t weighted[2 * CODES];
     for (int64_t k = 0; k < n_nodes; k++) splits[k] = (Split){-INFINITY, -1, 0, 0};
-    for (int64_t j = first; j < last; j++) {
-        const uint8_t *column = codes + j * stride;
+    for (int64_t some = first; some < last; some += AT_ONCE) {
+        const int64_t width = last - some < AT_ONCE ? last - some : AT_ONCE;
         for (int64_t k = 0; k < n_nodes; k++) {
-            const int64_t begin = starts[k], end = starts[k + 1];
+            const int64_t begin = starts[k], size = starts[k + 1] - begin;
             memset(bins, 0, sizeof bins);
-            for (int64_t i = begin; i < end; i++)
-                bins[column[rows[i]]] += ((uint64_t)1 << 32) + labels[i];
-            if (weights) {
-                memset(weighted, 0, sizeof weighted);
-                for (int64_t i = begin; i < end; i++) {
-                    int64_t *bin = weighted + 2 * column[rows[i]];
-                    bin[0] += weights[i];
-                    bin[1] += labels[i] ? weights[i] : 0;
+            add_up(bins, codes + some * stride, stride, width, rows + begin, labels + begin, size);
+            for (int64_t j = some; j < some + width; j++) {
+                const uint64_t *own = bins[j - some];
+                if (!weights && criterion == SQUARED && kinds[j] == NUMBER && !own[MISSING]) {
+                    scan_plain(&splits[k], least, (int)j, totals[k], own);
+                    continue;
                 }
-            }
-            if (!weights && criterion == SQUARED && kinds[j] == NUMBER && !bins[MISSING])
-                scan_plain(&splits[k], least, (int)j, totals[k], bins);
-            else
-                scan(&splits[k], (int)criterion, least, (int)j, kinds[j], totals[k], bins,
+                if (weights)
+                    add_up_weighted(weighted, codes + j * stride, rows + begin, labels + begin,
+                                    weights + begin, size);
+                scan(&splits[k], (int)criterion, least, (int)j, kinds[j], totals[k], own,
                      weights ? weighted : NULL);
+            }
         }
     }
 }

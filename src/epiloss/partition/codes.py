@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from epiloss.partition.numpy_kernel import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
-_BLOCK = 64  # columns that are encoded together, so that their part of the rows stays in the cache
+_COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
 
 
 @dataclass(frozen=True)
@@ -47,23 +48,28 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
     n_level_sets, d = len(starts) - 1, features.n_columns
     edges = np.full((n_level_sets, d, N_EDGES), np.inf)
     codes = np.empty((d, len(rows)), np.uint8)
-    blocks = [(s, a, min(a + _BLOCK, d)) for s in range(n_level_sets) for a in range(0, d, _BLOCK)]
     loops = kernel()
 
-    def encode(block: tuple[int, int, int]) -> None:
-        s, first, last = block
-        inside, out = rows[starts[s] : starts[s + 1]], codes[:, starts[s] : starts[s + 1]]
-        if len(inside):
-            edges[s, first:last] = _edges(features, _sample(inside), first, last)
-            loops.encode(features, inside, edges[s, first:last], first, last, out)
+    def find_edges(s: int) -> None:
+        edges[s] = _edges(features, _sample(rows[starts[s] : starts[s + 1]]))
 
-    workers.run(encode, blocks)
+    def encode(part: tuple[int, int, int]) -> None:
+        s, first, last = part
+        loops.encode(features, rows[first:last], edges[s], codes[:, first:last])
+
+    parts = [(s, *part) for s, ends in enumerate(pairwise(starts)) for part in _ranges(*ends, _ROWS)]
+    workers.run(find_edges, range(n_level_sets))
+    workers.run(encode, parts)
     kinds = np.zeros(d, np.uint8)
     categories = {}
     for j in features.categories:
         kinds[j] = CATEGORY
         codes[j], categories[j] = _category_codes(features.take(rows).column(j))
     return CodedFeatures(codes, kinds, edges, categories)
+
+
+def _ranges(first: int, last: int, most: int) -> list[tuple[int, int]]:
+    return [(start, min(start + most, last)) for start in range(first, last, most)]
 
 
 def _sample(rows: Codes) -> Codes:
@@ -83,22 +89,23 @@ def quantile_edges(values: Floats) -> Floats:
     >>> quantile_edges(np.array([[1.0, 3.0, np.nan, 1.0]]))[0, :2].tolist()
     [2.0, inf]
     """
-    ordered = np.sort(values, axis=1)
+    ordered = np.sort(np.ascontiguousarray(values), axis=1)
     d, n = ordered.shape
     edges = np.full((d, N_EDGES), np.inf)
     if n < 2:
         return edges
-    rises = ordered[:, 1:] > ordered[:, :-1]  # never into a missing value, which sorts last
-    n_rises = rises.sum(axis=1)
-    few = np.flatnonzero(n_rises < N_EDGES)
-    column, place = np.nonzero(rises[few])
+    present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
+    place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
+    below, above = (np.take_along_axis(ordered, place - k, axis=1) for k in (1, 0))
+    edges[:, :-1] = _between(below, above)
+    repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
+    few = np.flatnonzero(repeated | (present < N_EDGES))
+    few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
+    rises = ordered[few, 1:] > ordered[few, :-1]
+    column, place = np.nonzero(rises)
     rank = np.arange(len(column)) - np.searchsorted(column, column)
+    edges[few] = np.inf
     edges[few[column], rank] = _between(ordered[few[column], place], ordered[few[column], place + 1])
-    many = np.flatnonzero(n_rises >= N_EDGES)
-    present = n - np.isnan(ordered[many]).sum(axis=1)
-    place = np.arange(1, N_EDGES) * present[:, None] // N_EDGES
-    below, above = (np.take_along_axis(ordered[many], place - k, axis=1) for k in (1, 0))
-    edges[many, :-1] = _between(below, above)
     return edges
 
 
@@ -108,12 +115,14 @@ def _between(low: Floats, high: Floats) -> Floats:
     return np.where((low <= middle) & (middle < high), middle, low)
 
 
-def _edges(features: Features, rows: Codes, first: int, last: int) -> Floats:
-    """Return the edges of some columns, each a number of the column's own precision."""
-    rows = rows if features.rows is None else features.rows[rows]
-    if not isinstance(features.source, tuple):
-        return quantile_edges(np.ascontiguousarray(features.source[rows, first:last].T))
-    return np.concatenate([quantile_edges(column[None, rows]) for column in features.source[first:last]])
+def _edges(features: Features, rows: Codes) -> Floats:
+    """Return the edges of all columns, each a number of the column's own precision."""
+    if isinstance(features.source, tuple):
+        columns = (features.take(rows).column(j)[None] for j in range(features.n_columns))
+        return np.concatenate([quantile_edges(column) for column in columns])
+    values = features.take(rows).matrix.T
+    blocks = _ranges(0, len(values), _COLUMNS)
+    return np.concatenate([quantile_edges(values[first:last]) for first, last in blocks])
 
 
 def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:

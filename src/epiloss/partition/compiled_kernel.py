@@ -27,26 +27,23 @@ def _function(name: str, signature: str) -> Any:
     return function
 
 
-_encode = _function("encode", "ppippiipi")
+_encode = _function("encode", "pipipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "ppipp")
 
 
-def encode(
-    features: Features, rows: Integers, edges: Floats, first: int, last: int, codes: NDArray[np.uint8]
-) -> None:
-    """Write the codes of some rows, in the columns from ``first`` to before ``last``."""
+def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
+    """Write the codes (columns, rows) of some rows."""
     rows, columns = _rows(features, rows), _columns(features)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
     _encode(
         _address(columns),
+        len(columns),
         _address(rows),
         len(rows),
         _address(as_floats),
         _address(as_doubles),
-        first,
-        last,
         codes.ctypes.data,
         codes.strides[0],
     )

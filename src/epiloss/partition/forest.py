@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from epiloss.partition.codes import CodedFeatures, coded
 from epiloss.partition.kernel import kernel
 from epiloss.partition.numpy_kernel import ENTROPY, NODE, SQUARED, Integers, Records
 from epiloss.scoring import Brier, Floats
+from epiloss.splitting import order_by_code
 
 _WEIGHT_STEPS = 2**24  # weights are whole numbers of the largest one's steps
 
@@ -88,27 +90,31 @@ class Forest:
 
 @dataclass
 class _Growing:
-    """The rows of the nodes that may still be split, those of one node side by side."""
+    """The rows of the nodes that may still be split, those of one node side by side.
+
+    ``totals`` (nodes, 3) are their counts, weights and weighted ones.
+    """
 
     rows: NDArray[np.int32]
     labels: NDArray[np.uint8]
     weights: Integers | None
     starts: Integers
     node: Codes
+    totals: Integers = field(default_factory=lambda: np.empty((0, 3), np.int64))
 
-    def totals(self) -> Integers:
-        """Return the count, the weight and the weighted ones of each node."""
+    def _totals(self) -> Integers:
         count = np.diff(self.starts)
-        ones = _sums(self.labels.astype(np.int64), self.starts)
         if self.weights is None:
-            return np.stack([count, count, ones], axis=1)
+            return np.stack([count, count, _sums(self.labels, self.starts)])
         weighted = _sums(self.weights * self.labels, self.starts)
-        return np.stack([count, _sums(self.weights, self.starts), weighted], axis=1)
+        return np.stack([count, _sums(self.weights, self.starts), weighted])
 
     def keep_divisible(self, least: int) -> bool:
         """Forget the nodes that cannot be split; tell whether any is left."""
-        count, weight, ones = self.totals().T
-        self._keep((count >= 2 * least) & (ones > 0) & (ones < weight))
+        count, weight, ones = totals = self._totals()
+        divisible = (count >= 2 * least) & (ones > 0) & (ones < weight)
+        self._keep(divisible)
+        self.totals = np.ascontiguousarray(totals[:, divisible].T)
         return len(self.node) > 0
 
     def divide(self, features: CodedFeatures, splits: Records, n_nodes: int) -> tuple[Codes, Codes]:
@@ -141,7 +147,7 @@ class _Growing:
 
 def grow(rows: LearningRows, least: int, workers: Workers) -> Forest:
     """Grow a tree in each level set, with at least ``least`` rows in a leaf."""
-    order = np.argsort(rows.level_set, kind="stable")
+    order = order_by_code(rows.level_set)
     sizes = np.bincount(rows.level_set, minlength=rows.n_level_sets)
     features = coded(rows.features, order, _offsets(sizes), workers)
     growing = _Growing(
@@ -175,7 +181,7 @@ def _best_splits(
 ) -> Records:
     """Return the best split of each node over all columns, each thread searching some of them."""
     edges = np.linspace(0, len(features.kinds), workers.n + 1).astype(int).tolist()
-    totals, loops = growing.totals(), kernel()
+    loops = kernel()
 
     def search(columns: tuple[int, int]) -> Records:
         splits: Records = loops.best_splits(
@@ -188,7 +194,7 @@ def _best_splits(
             growing.weights,
             least,
             criterion,
-            totals,
+            growing.totals,
         )
         return splits
 
@@ -213,11 +219,13 @@ def _whole_weights(weights: Floats) -> Integers:
     return np.asarray(np.maximum(steps, weights > 0), np.int64)
 
 
-def _offsets(sizes: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+def _offsets(sizes: NDArray[Any]) -> Integers:
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
 
 
-def _sums(values: Integers, starts: Integers) -> Integers:
+def _sums(values: NDArray[Any], starts: Integers) -> Integers:
     """Return the sum over each node's rows; a node may have none."""
     running = _offsets(values)
     return np.asarray(running[starts[1:]] - running[starts[:-1]], np.int64)

@@ -7,6 +7,8 @@ gains are computed by the operations of the compiled version in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,15 +37,11 @@ Records = NDArray[np.void]
 Integers = NDArray[np.int64]
 
 
-def encode(
-    features: Features, rows: Integers, edges: Floats, first: int, last: int, codes: NDArray[np.uint8]
-) -> None:
-    """Write the codes of some rows, in the columns from ``first`` to before ``last``."""
+def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
+    """Write the codes (columns, rows) of some rows."""
     chosen = features.take(rows)
-    for j in range(first, last):
-        codes[j] = np.searchsorted(
-            edges[j - first], chosen.column(j)
-        )  # what is missing sorts behind all edges
+    for j in range(features.n_columns):
+        codes[j] = np.searchsorted(edges[j], chosen.column(j))  # what is missing sorts behind all edges
 
 
 def best_splits(
@@ -67,66 +65,85 @@ def best_splits(
     n_nodes = len(starts) - 1
     best = np.zeros(n_nodes, SPLIT)
     best["gain"], best["feature"] = -np.inf, -1
-    cell = np.repeat(np.arange(n_nodes), np.diff(starts)) * N_CODES
+    cell = np.repeat(np.arange(n_nodes) * N_CODES, np.diff(starts))
+    everything = _Sums(*totals.T[:, :, None])
     for j in range(first, last):
         bins = _bins(cell + codes[j, rows], labels, weights, n_nodes)
-        left, missing_left = _candidates(bins, kinds[j], totals)
-        gain = _gains(left, totals[:, None, :], least, criterion)
-        found = gain.argmax(axis=1)
-        each = np.arange(n_nodes)
-        better = gain[each, found] > best["gain"]
-        winner, found = each[better], found[better]
-        code, variant = found >> 1, found & 1
-        best["gain"][winner] = gain[winner, found]
-        best["feature"][winner], best["code"][winner] = j, code
-        no_choice = bins[winner, MISSING, 0] == 0
-        count = left[winner, found, 0]
-        larger = 2 * count >= totals[winner, 0]
-        chosen = missing_left[code, variant]
-        is_number = kinds[j] == NUMBER
-        best["missing_left"][winner] = np.where(no_choice & is_number, larger, chosen)
+        sides = _categories(bins) if kinds[j] == CATEGORY else _numbers(bins)
+        gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=2)
+        found = gains.reshape(n_nodes, -1).argmax(axis=1)
+        code, variant = found // len(sides), found % len(sides)
+        gain = gains[np.arange(n_nodes), code, variant]
+        winner = np.flatnonzero(gain > best["gain"])
+        code, variant = code[winner], variant[winner]
+        best["gain"][winner], best["feature"][winner], best["code"][winner] = gain[winner], j, code
+        if kinds[j] == CATEGORY:
+            best["missing_left"][winner] = code == MISSING
+        else:
+            larger = 2 * sides[0].count[winner, code] >= totals[winner, 0]
+            best["missing_left"][winner] = np.where(bins.count[winner, MISSING] > 0, variant, larger)
     return best
 
 
-def _bins(key: Integers, labels: NDArray[np.uint8], weights: Integers | None, n_nodes: int) -> Integers:
-    """Return (nodes, codes, 3): the counts, weights and weighted ones."""
-    size = n_nodes * N_CODES
-    pairs = np.bincount(2 * key + labels, minlength=2 * size).reshape(n_nodes, N_CODES, 2)
-    count = pairs.sum(axis=2)
+@dataclass(frozen=True)
+class _Sums:
+    """Counts, weights and weighted ones, each (nodes, codes)."""
+
+    count: Integers
+    weight: Integers
+    ones: Integers
+
+    def __sub__(self, other: _Sums) -> _Sums:
+        return _Sums(self.count - other.count, self.weight - other.weight, self.ones - other.ones)
+
+    def map(self, change: Callable[[Integers], Integers]) -> _Sums:
+        """Return the sums, each changed; what is one array stays one."""
+        count = change(self.count)
+        weight = count if self.weight is self.count else change(self.weight)
+        return _Sums(count, weight, change(self.ones))
+
+
+def _bins(key: Integers, labels: NDArray[np.uint8], weights: Integers | None, n_nodes: int) -> _Sums:
+    """Return the sums of each code in each node."""
+    shape, size = (n_nodes, N_CODES), n_nodes * N_CODES
+    pairs = np.bincount(2 * key + labels, minlength=2 * size).reshape(*shape, 2)
+    count = pairs[:, :, 0] + pairs[:, :, 1]
     if weights is None:
-        return np.stack([count, count, pairs[:, :, 1]], axis=2)
+        return _Sums(count, count, pairs[:, :, 1])
     # sums of integers below 2^53 are exact as floats
     weight, ones = (
-        np.bincount(key, values, size).astype(np.int64).reshape(n_nodes, N_CODES)
+        np.bincount(key, values, size).astype(np.int64).reshape(shape)
         for values in (weights, weights * labels)
     )
-    return np.stack([count, weight, ones], axis=2)
+    return _Sums(count, weight, ones)
 
 
-def _candidates(bins: Integers, kind: int, totals: Integers) -> tuple[Integers, NDArray[np.uint8]]:
-    """Return what goes left in each of 2 x 64 splits (nodes, 128, 3), and missing values' side."""
-    if kind == CATEGORY:
-        left = bins.copy()
-        left[:, RARE] = 0
-        missing_left = np.zeros((N_CODES, 2), np.uint8)
-        missing_left[MISSING] = 1
-        other = np.zeros_like(left)
-    else:
-        left = bins.cumsum(axis=1)
-        left[:, MISSING] = 0
-        missing_left = np.tile(np.array([0, 1], np.uint8), (N_CODES, 1))
-        missing = bins[:, [MISSING]]
-        both_present = (missing[:, :, [0]] > 0) & (left[:, :, [0]] > 0)
-        other = np.where(both_present, left + missing, 0)
-    both = np.stack([left, other], axis=2)
-    return both.reshape(len(bins), 2 * N_CODES, 3), missing_left
+def _categories(bins: _Sums) -> list[_Sums]:
+    """Return what goes left if one category does; the rare ones never do."""
+    return [bins.map(lambda sums: np.where(np.arange(N_CODES) == RARE, 0, sums))]
 
 
-def _gains(left: Integers, totals: Integers, least: int, criterion: int) -> Floats:
-    right = totals - left
-    valid = (left[..., 0] >= least) & (right[..., 0] >= least) & (left[..., 1] > 0) & (right[..., 1] > 0)
-    sides = [side[..., field].astype(float)[valid] for side in (left, right) for field in (1, 2)]
+def _numbers(bins: _Sums) -> list[_Sums]:
+    """Return what goes left below each edge: without, and where there are any with, what is missing."""
+    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=1)))
+    missing = bins.count[:, [MISSING]] > 0
+    if not missing.any():
+        return [left]
+    both = missing & (left.count > 0)
+    sums = zip((left.count, left.weight, left.ones), (bins.count, bins.weight, bins.ones), strict=True)
+    return [left, _Sums(*(np.where(both, below + own[:, [MISSING]], 0) for below, own in sums))]
+
+
+def _without_last(sums: Integers) -> Integers:
+    sums[:, MISSING] = 0
+    return sums
+
+
+def _gains(left: _Sums, everything: _Sums, least: int, criterion: int) -> Floats:
+    right = everything - left
+    valid = (left.count >= least) & (right.count >= least) & (left.weight > 0) & (right.weight > 0)
     gain = np.full(valid.shape, -np.inf)
+    sides = [part[valid].astype(float) for side in (left, right) for part in (side.weight, side.ones)]
     gain[valid] = _squared(*sides) if criterion == SQUARED else _entropy(*sides)
     return gain
 

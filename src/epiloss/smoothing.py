@@ -1,0 +1,189 @@
+"""What the smooth calibration curves compute: lines and means in sliding windows of scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from epiloss.levelsets import Codes
+from epiloss.scoring import Floats
+
+
+@dataclass(frozen=True)
+class DistinctScores:
+    """Rows gathered by equal score, in increasing order: what every curve is fitted on."""
+
+    scores: Floats
+    weight: Floats
+    label_mean: Floats
+
+    @classmethod
+    def gather(cls, scores: Floats, labels: Floats, weights: Floats | None) -> DistinctScores:
+        """Gather rows; the result does not depend on their order, ties included."""
+        if (scores[1:] >= scores[:-1]).all():  # sorted already
+            is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
+            distinct, code = scores[is_first], np.cumsum(is_first) - 1
+        else:
+            distinct, code = np.unique(scores, return_inverse=True)
+        weight = np.bincount(code, weights, minlength=len(distinct)).astype(float)
+        positive = np.bincount(code, labels if weights is None else weights * labels)
+        return cls(distinct, weight * (len(scores) / weight.sum()), positive / weight)
+
+    @property
+    def mid_rank(self) -> Floats:
+        """The mass below each score, half of its own included."""
+        return np.cumsum(self.weight) - self.weight / 2
+
+    def in_blocks(self, most: int) -> DistinctScores:
+        """Join neighbouring scores into at most ``most`` blocks of about equal mass."""
+        if len(self.scores) <= most:
+            return self
+        total = float(self.weight.sum())
+        code = np.minimum((self.mid_rank * (most / total)).astype(np.int64), most - 1)
+        first = np.flatnonzero(np.diff(code, prepend=-1))
+        weight = np.add.reduceat(self.weight, first)
+        score = np.add.reduceat(self.weight * self.scores, first) / weight
+        positive = np.add.reduceat(self.weight * self.label_mean, first)
+        return DistinctScores(score, weight, positive / weight)
+
+
+@dataclass(frozen=True)
+class WindowedLines:
+    """Cumulative sums from which the line of any window is read off."""
+
+    rows: DistinctScores
+    x: Floats
+    rank: Floats
+    cumulative: Floats  # (5, m + 1): weight, w x, w x^2, w y, w x y
+
+    @classmethod
+    def prepare(cls, rows: DistinctScores, x: Floats) -> WindowedLines:
+        """Return the sums for lines on the abscissa ``x``."""
+        w, y = rows.weight, rows.label_mean
+        x = x - np.average(x, weights=w)  # centred: less cancellation in the cumulative sums
+        terms = np.stack([w, w * x, w * x * x, w * y, w * x * y])
+        cumulative = np.concatenate([np.zeros((5, 1)), np.cumsum(terms, axis=1)], axis=1)
+        return cls(rows, x, rows.mid_rank, cumulative)
+
+    def fit(self, window: float) -> tuple[Floats, float]:
+        """Return the fitted values with this window, and their leave-one-out squared error."""
+        mass = self.cumulative[0, -1]
+        start = np.clip(self.rank - window / 2, 0, max(mass - window, 0))  # shifted at the ends
+        low = np.searchsorted(self.rank, start, side="left")
+        high = np.searchsorted(self.rank, start + window, side="right")
+        own = np.arange(len(self.x))
+        low, high = np.minimum(low, own), np.maximum(high, own + 1)
+        weight, sx, sxx, sy, sxy = self.cumulative[:, high] - self.cumulative[:, low]
+        spread = sxx - sx * sx / weight
+        steep = spread > 1e-13 * self.cumulative[2, -1]  # else: rounding, or a single score
+        safe = np.where(steep, spread, 1.0)
+        slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
+        offset = self.x - sx / weight
+        fitted = sy / weight + slope * offset
+        leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
+        return fitted, self._leave_one_out(fitted, leverage)
+
+    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> float:
+        mean = self.rows.label_mean
+        squared = (mean - fitted) ** 2 + mean * (1 - mean)
+        alone = leverage > 1 - 1e-9
+        inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
+        return float(self.rows.weight @ inflated)
+
+
+def beta_calibration(blocks: DistinctScores) -> Floats:
+    """Return the coefficients of the logistic fit on log s and log(1-s).
+
+    A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
+    or none where the labels are separable, is good enough.
+    """
+    design = np.column_stack([np.ones(len(blocks.scores)), log_odds_terms(blocks.scores)])
+    start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
+    coefficients = start
+    shrinkage = 1e-3 * np.eye(3)
+    for _ in range(12):
+        fitted = expit(design @ coefficients)
+        gradient = design.T @ (blocks.weight * (blocks.label_mean - fitted))
+        curvature = (design * (blocks.weight * fitted * (1 - fitted))[:, None]).T @ design + shrinkage
+        step = np.linalg.solve(curvature, gradient - shrinkage @ (coefficients - start))
+        size = float(np.abs(step).max())
+        coefficients = coefficients + step * min(1.0, 2.0 / max(size, 1e-300))
+        if size < 1e-6:
+            break
+    return coefficients
+
+
+def calibrated(scores: Floats, coefficients: Floats) -> Floats:
+    """Return the beta-calibrated scores."""
+    return np.asarray(expit(coefficients[0] + log_odds_terms(scores) @ coefficients[1:]), float)
+
+
+def log_odds_terms(scores: Floats) -> Floats:
+    """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
+    low, high = np.maximum(scores, 1e-300), np.maximum(1 - scores, 2.0**-53)
+    return np.stack([np.log(low), -np.log(high)], axis=1)
+
+
+def nearest_means(rows: DistinctScores, k: float) -> Floats:
+    """Return the weighted mean label of the mass ``k`` nearest to each score."""
+    s = rows.scores
+    mass = np.concatenate([[0.0], np.cumsum(rows.weight)])
+    positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
+    left, right = _windows_of_mass(s, mass, k)
+    reach_left, reach_right = s - s[left], s[right - 1] - s
+    reach = np.maximum(reach_left, reach_right)
+    at_left, at_right = reach_left == reach, (reach_right == reach) & (right - 1 > left)
+    # the farthest score, or both if they are equally far, counts only as far as it is needed
+    inner_left, inner_right = left + at_left, right - at_right
+    inside, ones = mass[inner_right] - mass[inner_left], positive[inner_right] - positive[inner_left]
+    border = mass[right] - mass[left] - inside
+    share = np.clip((k - inside) / border, 0, 1)
+    border_ones = positive[right] - positive[left] - ones
+    means: Floats = (ones + share * border_ones) / (inside + share * border)
+    return np.clip(means, 0, 1)
+
+
+def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
+    """Return the smallest windows of sorted scores, each around its own, that hold mass ``k``."""
+    enough = k * (1 - 1e-12)
+    low, high = np.zeros(len(s)), np.full(len(s), (s[-1] - s[0]) * (1 + 1e-9))
+    for _ in range(60):  # bisection of the radius, for all scores at once
+        radius = (low + high) / 2
+        left = np.searchsorted(s, s - radius, side="left")
+        right = np.searchsorted(s, s + radius, side="right")
+        holds = mass[right] - mass[left] >= enough
+        high, low = np.where(holds, radius, high), np.where(holds, low, radius)
+    high *= 1 + 1e-12  # so that of two scores equally far none is lost to rounding
+    left, right = np.searchsorted(s, s - high, side="left"), np.searchsorted(s, s + high, side="right")
+    for _ in range(3):  # and those that it let in needlessly are taken off again
+        reach = np.maximum(s - s[left], s[right - 1] - s)
+        fewer_left = left + ((s - s[left] == reach) & (reach > 0))
+        fewer_right = right - ((s[right - 1] - s == reach) & (reach > 0))
+        holds = mass[fewer_right] - mass[fewer_left] >= enough
+        left, right = np.where(holds, fewer_left, left), np.where(holds, fewer_right, right)
+    return left, right
+
+
+def tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:
+    """Return the value at one score of the weighted line through its neighbourhood."""
+    mass = rank[-1] + rows.weight[-1] / 2
+    start = np.clip(rank[point] - half, 0, max(mass - 2 * half, 0))
+    slack = 1e-9 * mass  # a rank on the window's border is inside, however it was rounded
+    window = slice(
+        min(int(np.searchsorted(rank, start - slack)), point),
+        max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
+    )
+    x = rows.scores[window] - rows.scores[point]
+    reach = float(np.abs(x).max())
+    x = x / reach / (1 + 1e-9) if reach > 0 else x  # in units of the window: no underflow
+    tricube = (1 - np.abs(x) ** 3) ** 3
+    w = rows.weight[window] * tricube
+    centre = np.average(x, weights=w)
+    spread = float(w @ (x - centre) ** 2)
+    mean = float(np.average(rows.label_mean[window], weights=w))
+    if spread <= 1e-12 * float(w.sum()):
+        return mean
+    slope = float(w @ ((x - centre) * rows.label_mean[window])) / spread
+    return mean - slope * float(centre)
