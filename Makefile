@@ -1,10 +1,12 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
+# make bench: how fast it is, beside glest, and how good its trees are (half an hour).
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+KERNEL = setup.py src/epiloss/partition/_kernel.c
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test clean
+.PHONY: demo test bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
@@ -15,11 +17,15 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
-$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/quality.py
+
+$(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[files]'
 	touch $@
 
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.test: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[test]'
 	touch $@ $(VENV)/.demo
 
@@ -27,4 +33,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache src/epiloss/partition/*.so .ruff_cache .hypothesis

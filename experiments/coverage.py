@@ -13,9 +13,8 @@ compared with them. An interval is for the quantity that it names:
   repetition, pooled over folds and integrated over the same further rows ("cover"); and, given the
   rows of the sample, ``mean(a (q-c))^2 / mean(a^2)`` for their own directions ``a`` ("on rows").
 
-A lower bound is valid if its lower limit exceeds the true grouping loss in at most 2.5% of samples.
-Where there is no grouping loss the cross-fitted interval ends at 0, so that only its lower end can miss
-the truth: it then covers at least 97.5%.
+A lower bound is valid if its lower limit exceeds the true grouping loss in at most 5% of samples. The
+interval of the cross-fitted bound ends at 0, and leaves it out where the test rejects.
 """
 
 from __future__ import annotations

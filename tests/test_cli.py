@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -351,3 +352,17 @@ def test_a_column_of_clusters_is_no_feature_and_widens_the_intervals(run: Run) -
     blind = json.loads(run(*options, "--exclude", "patient").out)
     assert told["score"]["stderr"] > 1.3 * blind["score"]["stderr"]
     assert run(*options, "--clusters", "nobody").code == 4
+
+
+def test_a_warning_is_one_line_without_the_code_that_it_came_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def warn(**_: Any) -> None:
+        warnings.warn("the sky is cloudy", RuntimeWarning, stacklevel=1)
+
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
+    monkeypatch.setattr(epiloss.cli.cli, "main", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        main()
+        assert capsys.readouterr().err == "note: the sky is cloudy\n"

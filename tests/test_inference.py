@@ -12,7 +12,7 @@ from scipy import stats
 import epiloss
 from epiloss.errors import OptionError
 from epiloss.features import Features
-from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue
+from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue, unified_interval
 from epiloss.influence import Influence
 from epiloss.levelsets import uniform_level_sets
 from epiloss.partition import TreePartitioner
@@ -247,3 +247,35 @@ def _inside(estimate: epiloss.Estimate, truth: float) -> bool:
     assert estimate.low is not None
     assert estimate.high is not None
     return estimate.low <= truth <= estimate.high
+
+
+@pytest.mark.parametrize(
+    ("x", "low", "high"),
+    [
+        (-3.0, 0.0, 0.42),
+        (-1.0, 0.0, 1.10),
+        (0.0, 0.0, 1.96),
+        (1.0, 0.0, 2.96),
+        (2.0, 0.35, 3.96),
+        (3.0, 1.14, 4.96),
+    ],
+)
+def test_the_unified_interval_is_that_of_feldman_and_cousins(x: float, low: float, high: float) -> None:
+    # their table X, at 95%, to its two digits
+    assert unified_interval(x, 0.95) == pytest.approx((low, high), abs=0.006)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_the_unified_interval_covers_alike_near_zero_and_far_from_it(level: float) -> None:
+    # integrated over a grid of x in steps of 0.01, which may miss 0.4% of the mass at each end
+    for mean in (0.0, 0.01, 0.4, 1.3, 2.5, 6.0):
+        x = np.arange(mean - 5, mean + 5, 0.01)
+        density = stats.norm.pdf(x - mean) * 0.01
+        ends = np.array([unified_interval(float(one), level) for one in x])
+        covered = density[(ends[:, 0] <= mean) & (mean <= ends[:, 1])].sum()
+        assert covered == pytest.approx(level, abs=0.01)
+
+
+def test_the_unified_interval_leaves_out_zero_where_a_one_sided_test_rejects() -> None:
+    assert unified_interval(1.64, 0.95)[0] == 0
+    assert unified_interval(1.66, 0.95)[0] > 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,6 +154,7 @@ def demo(**options: Any) -> None:
 
 def main() -> None:
     """Run the command line, with one sentence and an exit code for what is wrong."""
+    warnings.showwarning = _note
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -171,6 +173,11 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         _fail(error, EXIT_CRASH)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    """Say what a warning says, and nothing of where in the code it came from."""
+    click.echo(f"note: {message}", err=True)
 
 
 def _label_named(labels: Any, text: str) -> Any:

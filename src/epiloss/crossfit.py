@@ -23,7 +23,7 @@ from scipy.special import ndtr, ndtri
 
 from epiloss.curves import LocalLinear
 from epiloss.features import Features
-from epiloss.inference import normal_estimate
+from epiloss.inference import normal_estimate, unified_interval
 from epiloss.influence import Influence
 from epiloss.learners import Learner
 from epiloss.levelsets import Codes
@@ -105,8 +105,9 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
     root = theta / np.sqrt(v)
     influence = product / np.sqrt(v) - theta * square / (2 * v**1.5)
     learned = np.clip((theta - 1.645 * np.sqrt(2) * theta_stderr) / v, 0, 1)
-    reach = ndtri((1 + level) / 2) * Influence(influence).stderr(clusters) * np.sqrt(2 - learned)
-    low, high = (float(max(end, 0.0) ** 2) for end in (root - reach, root + reach))
+    root_stderr = Influence(influence).stderr(clusters) * np.sqrt(2 - learned)
+    ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
+    low, high = (float((root_stderr * end) ** 2) for end in ends)
     on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned), beyond, beyond)
     estimate = Estimate(value, on_value.stderr(clusters), low, high, pvalue)
     return CrossfitBound(estimate, on_value)

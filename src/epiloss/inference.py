@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr, ndtri
@@ -18,6 +19,46 @@ def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
         return Estimate(value)
     reach = float(ndtri((1 + level) / 2)) * stderr
     return Estimate(value, stderr, value - reach, value + reach)
+
+
+def unified_interval(x: float, level: float) -> tuple[float, float]:
+    """Return the interval of Feldman and Cousins for a mean that cannot be negative.
+
+    ``x`` is normal around it with variance 1. Far from 0 the interval is the usual one; near 0 it
+    passes to an upper limit, so that it covers ``level`` everywhere and leaves out 0 where a
+    one-sided test of 0 rejects. (Phys. Rev. D 57, 3873, 1998.)
+
+    Examples
+    --------
+    >>> [round(end, 2) for end in unified_interval(5.0, 0.95)]
+    [3.04, 6.96]
+    >>> [round(end, 2) for end in unified_interval(0.0, 0.95)]
+    [0.0, 1.96]
+    """
+    z = float(ndtri((1 + level) / 2))
+    mean, first, last = _accepted(level)
+    low = np.interp(x, last, mean) if x > ndtri(level) else 0.0
+    high = np.interp(x, first, mean)
+    return (x - z if x >= last[-1] else float(low)), (x + z if x >= 0 else float(high))
+
+
+@cache
+def _accepted(level: float) -> tuple[Floats, Floats, Floats]:
+    """Return small means, and between which ``x`` each is accepted: ends of equal likelihood ratio."""
+    z = float(ndtri((1 + level) / 2))
+    mean = np.linspace(1e-3, z, 400)
+    low, high = np.full_like(mean, ndtri(level)), mean + z
+    for _ in range(50):  # bisection of the upper end, for all means at once
+        end = (low + high) / 2
+        inside = ndtr(end - mean) - ndtr(_other_end(end, mean) - mean)
+        low, high = np.where(inside < level, end, low), np.where(inside < level, high, end)
+    return mean, _other_end(high, mean), high
+
+
+def _other_end(end: Floats, mean: Floats) -> Floats:
+    """Return the ``x`` below the mean whose likelihood ratio is that of ``end``, above it."""
+    mirrored = 2 * mean - end
+    return np.where(mirrored >= 0, mirrored, (mean**2 - (end - mean) ** 2) / (2 * mean))
 
 
 def one_sided_pvalue(value: float, stderr: float) -> float | None:

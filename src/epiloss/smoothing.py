@@ -67,14 +67,13 @@ class WindowedLines:
         cumulative = np.concatenate([np.zeros((5, 1)), np.cumsum(terms, axis=1)], axis=1)
         return cls(rows, x, rows.mid_rank, cumulative)
 
-    def fit(self, window: float) -> tuple[Floats, float]:
-        """Return the fitted values with this window, and their leave-one-out squared error."""
-        mass = self.cumulative[0, -1]
-        start = np.clip(self.rank - window / 2, 0, max(mass - window, 0))  # shifted at the ends
-        low = np.searchsorted(self.rank, start, side="left")
-        high = np.searchsorted(self.rank, start + window, side="right")
+    def fit(self, windows: Floats) -> tuple[Floats, Floats]:
+        """Return the fitted values (windows, scores), and their leave-one-out squared errors."""
+        mass, window = self.cumulative[0, -1], windows[:, None]
+        start = np.clip(self.rank - window / 2, 0, np.maximum(mass - window, 0))  # shifted at the ends
         own = np.arange(len(self.x))
-        low, high = np.minimum(low, own), np.maximum(high, own + 1)
+        low = np.minimum(np.searchsorted(self.rank, start, side="left"), own)
+        high = np.maximum(np.searchsorted(self.rank, start + window, side="right"), own + 1)
         weight, sx, sxx, sy, sxy = self.cumulative[:, high] - self.cumulative[:, low]
         spread = sxx - sx * sx / weight
         steep = spread > 1e-13 * self.cumulative[2, -1]  # else: rounding, or a single score
@@ -85,12 +84,12 @@ class WindowedLines:
         leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
         return fitted, self._leave_one_out(fitted, leverage)
 
-    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> float:
+    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> Floats:
         mean = self.rows.label_mean
         squared = (mean - fitted) ** 2 + mean * (1 - mean)
         alone = leverage > 1 - 1e-9
         inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return float(self.rows.weight @ inflated)
+        return np.asarray(inflated @ self.rows.weight, float)
 
 
 def beta_calibration(blocks: DistinctScores) -> Floats:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +51,17 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
     codes = np.empty((d, len(rows)), np.uint8)
     loops = kernel()
 
-    def find_edges(s: int) -> None:
-        edges[s] = _edges(features, _sample(rows[starts[s] : starts[s + 1]]))
+    def find_edges(some: tuple[int, int]) -> None:
+        first, last = some
+        samples = [_sample(rows[starts[s] : starts[s + 1]]) for s in range(first, last)]
+        edges[first:last] = _edges(features, samples)
 
     def encode(part: tuple[int, int, int]) -> None:
         s, first, last = part
         loops.encode(features, rows[first:last], edges[s], codes[:, first:last])
 
     parts = [(s, *part) for s, ends in enumerate(pairwise(starts)) for part in _ranges(*ends, _ROWS)]
-    workers.run(find_edges, range(n_level_sets))
+    workers.run(find_edges, _ranges(0, n_level_sets, max(_COLUMNS // max(d, 1), 1)))
     workers.run(encode, parts)
     kinds = np.zeros(d, np.uint8)
     categories = {}
@@ -79,8 +82,8 @@ def _sample(rows: Codes) -> Codes:
     return rows[np.random.default_rng(0).choice(len(rows), SAMPLE, replace=False)]
 
 
-def quantile_edges(values: Floats) -> Floats:
-    """Return up to 62 numbers between the values (columns, rows) of each column, then infinities.
+def quantile_edges(values: NDArray[Any]) -> Floats:
+    """Return up to 62 numbers between the values (..., rows) of each column, then infinities.
 
     Where a column has few values there is an edge between any two.
 
@@ -89,11 +92,12 @@ def quantile_edges(values: Floats) -> Floats:
     >>> quantile_edges(np.array([[1.0, 3.0, np.nan, 1.0]]))[0, :2].tolist()
     [2.0, inf]
     """
-    ordered = np.sort(np.ascontiguousarray(values), axis=1)
+    shape = (*values.shape[:-1], N_EDGES)
+    if values.shape[-1] < 2:
+        return np.full(shape, np.inf)
+    ordered = np.sort(values.reshape(-1, values.shape[-1]), axis=1)
     d, n = ordered.shape
     edges = np.full((d, N_EDGES), np.inf)
-    if n < 2:
-        return edges
     present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
     place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
     below, above = (np.take_along_axis(ordered, place - k, axis=1) for k in (1, 0))
@@ -101,12 +105,11 @@ def quantile_edges(values: Floats) -> Floats:
     repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
     few = np.flatnonzero(repeated | (present < N_EDGES))
     few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
-    rises = ordered[few, 1:] > ordered[few, :-1]
-    column, place = np.nonzero(rises)
+    column, place = np.nonzero(ordered[few, 1:] > ordered[few, :-1])
     rank = np.arange(len(column)) - np.searchsorted(column, column)
     edges[few] = np.inf
     edges[few[column], rank] = _between(ordered[few[column], place], ordered[few[column], place + 1])
-    return edges
+    return edges.reshape(shape)
 
 
 def _between(low: Floats, high: Floats) -> Floats:
@@ -115,14 +118,28 @@ def _between(low: Floats, high: Floats) -> Floats:
     return np.where((low <= middle) & (middle < high), middle, low)
 
 
-def _edges(features: Features, rows: Codes) -> Floats:
-    """Return the edges of all columns, each a number of the column's own precision."""
+def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
+    """Return the edges (samples, columns, 63), each a number of the column's own precision."""
     if isinstance(features.source, tuple):
-        columns = (features.take(rows).column(j)[None] for j in range(features.n_columns))
-        return np.concatenate([quantile_edges(column) for column in columns])
-    values = features.take(rows).matrix.T
-    blocks = _ranges(0, len(values), _COLUMNS)
-    return np.concatenate([quantile_edges(values[first:last]) for first, last in blocks])
+        columns = [
+            [features.take(sample).column(j) for sample in samples] for j in range(features.n_columns)
+        ]
+        return np.stack([quantile_edges(_side_by_side(parts)) for parts in columns], axis=1)
+    values = [features.take(sample).matrix.T for sample in samples]
+    blocks = _ranges(0, features.n_columns, _COLUMNS)
+    parts = (
+        quantile_edges(_side_by_side([one[first:last] for one in values])) for first, last in blocks
+    )
+    return np.concatenate(list(parts), axis=1)
+
+
+def _side_by_side(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays (..., rows) as one, missing values behind those with fewer rows."""
+    most = max(part.shape[-1] for part in parts)
+    whole = np.full((len(parts), *parts[0].shape[:-1], most), np.nan, parts[0].dtype)
+    for part, place in zip(parts, whole, strict=True):
+        place[..., : part.shape[-1]] = part
+    return whole
 
 
 def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:
