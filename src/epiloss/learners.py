@@ -207,9 +207,8 @@ class _Boosted:
         return boosted
 
     def predict_columns(self, features: Features, scores: Floats) -> Floats:
-        return np.asarray(self.model.predict(self._binned(_with_score(features, scores))), float)[
-            :, None
-        ]
+        guess = self.model.predict(self._binned(_with_score(features, scores)))
+        return np.asarray(guess, float)[:, None]
 
     def _binned(self, design: Floats) -> Floats:
         design = design[:, self.columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,15 +44,6 @@ class StumpPartition(Partition):
             if tree is not None and len(rows):
                 region[rows] = tree.apply(features.take(rows))
         return region
-
-    def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
-        """Delete every split that leaves fewer than two evaluated rows on one side."""
-        joined = region.copy()
-        for level in np.unique(level_set[n < 2]):
-            tree, inside = self.trees[level], np.flatnonzero(level_set == level)
-            if tree is not None:
-                joined[inside] = tree.without_small_leaves(region[inside], n[inside])
-        return joined
 
 
 @dataclass(frozen=True)
@@ -96,48 +87,6 @@ class _Tree:
 
     def apply(self, features: Features) -> Codes:
         return np.asarray(self.model.apply(self.columns.matrix(features)), np.int64)
-
-    def without_small_leaves(self, leaf: Codes, n: NDArray[Any]) -> Codes:
-        """Return the leaf that each of the given leaves is joined to.
-
-        A leaf with one row climbs to the first split with rows on the other side too; that split
-        is deleted, and the row goes down the other side, always towards the more rows.
-        """
-        left, right = self.model.tree_.children_left, self.model.tree_.children_right
-        count = np.zeros(len(left), np.int64)
-        count[leaf] = n
-        parent = np.full(len(left), -1)
-        # scikit-learn numbers children after their parent (depth or best first), so this is bottom-up
-        for node in range(len(left) - 1, -1, -1):
-            if left[node] >= 0:
-                parent[left[node]] = parent[right[node]] = node
-                count[node] = count[left[node]] + count[right[node]]
-        target = {int(one): int(one) for one in leaf}
-        for one in leaf[n < 2]:
-            target[int(one)] = _new_home(int(one), left, right, parent, count)
-        return np.array([_follow(target, int(one)) for one in leaf], np.int64)
-
-
-def _new_home(
-    leaf: int, left: NDArray[Any], right: NDArray[Any], parent: NDArray[Any], count: NDArray[Any]
-) -> int:
-    node = leaf
-    while parent[node] >= 0 and count[parent[node]] < 2:
-        node = parent[node]
-    if parent[node] < 0:
-        return leaf  # the only row of its level set
-    above = parent[node]
-    other = right[above] if left[above] == node else left[above]
-    while left[other] >= 0:
-        other = left[other] if count[left[other]] >= count[right[other]] else right[other]
-    # two single rows that meet here both take the lower leaf, so that neither follows the other
-    return min(leaf, int(other)) if count[above] == 2 else int(other)
-
-
-def _follow(target: Mapping[int, int], leaf: int) -> int:
-    while target[leaf] != leaf:
-        leaf = target[leaf]
-    return leaf
 
 
 def _grown(rows: LearningRows, seed: int, **limits: Any) -> _Tree:
