@@ -192,6 +192,7 @@ class RecordingPartitioner(Partitioner):
 class RecordingLearner:
     """The learner of the cross-fitted bound; its models are kept for later."""
 
+    sharing = Blend.sharing
     models: list[Fitted] = field(default_factory=list)
 
     def prepare(self, features: Features, seed: int) -> Features:
@@ -309,7 +310,7 @@ def _crossfit_outcome(rows: Sample, reference: Sample, random_state: int) -> Out
     a = directions.prediction
     v = np.mean(a**2)
     on_rows = float(np.mean(a * (rows.q - rows.c)) ** 2 / v) if v > 0 else 0.0
-    estimate = crossfit_bound(directions, LEVEL).estimate
+    estimate = crossfit_bound(directions, LEVEL, sharing=learner.sharing).estimate
     return Outcome(estimate, crossfit_target(learner.models, reference), on_rows)
 
 

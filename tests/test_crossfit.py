@@ -17,6 +17,8 @@ from epiloss.simulate import Sigmoid
 class Oracle:
     """A learner that knows the truth: it returns the one feature it is given."""
 
+    sharing = 1.0
+
     def prepare(self, features: Features, seed: int) -> Features:
         return features
 

@@ -26,7 +26,7 @@ def crossfit(problem: BinaryProblem, plan: Plan, seed: int, level: float) -> Cro
     if not _is_possible(problem, everything):
         return None
     directions = _directions(problem, plan, problem.scores, everything, stream(seed, "crossfit"))
-    return crossfit_bound(directions, level, problem.clusters)
+    return crossfit_bound(directions, level, problem.clusters, sharing=plan.learner.sharing)
 
 
 def crossfit_recalibrated(
@@ -44,7 +44,8 @@ def crossfit_recalibrated(
         scores = scored_anew(problem, plan, fold, curves).scores
         directions = _directions(problem, plan, scores, fold.evaluate, generator)
         clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
-        parts.append((fold.evaluate, crossfit_bound(directions, level, clusters)))
+        bound = crossfit_bound(directions, level, clusters, sharing=plan.learner.sharing)
+        parts.append((fold.evaluate, bound))
     return average_bounds(parts, len(problem.scores), level, problem.clusters)
 
 

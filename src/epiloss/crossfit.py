@@ -77,12 +77,14 @@ class CrossfitBound:
     influence: Influence
 
 
-def crossfit_bound(directions: Directions, level: float, clusters: Codes | None = None) -> CrossfitBound:
+def crossfit_bound(
+    directions: Directions, level: float, clusters: Codes | None = None, *, sharing: float = 2.0
+) -> CrossfitBound:
     """Return the lower bound ``mean over folds of (theta^2 - var theta) / v``.
 
     ``theta = mean(a r)`` and ``v = mean(a^2 / kappa)``. Folds share learning rows, so the variance
-    of ``theta`` may be twice what its rows show where there is nothing to learn: the test, and the
-    interval near zero, allow for it.
+    of ``theta`` is up to ``sharing`` times what its rows show where there is nothing to learn: the
+    test, and the interval near zero, allow for it.
     """
     folds = [
         _debiased_square(fold, None if clusters is None else clusters[rows])
@@ -101,14 +103,15 @@ def crossfit_bound(directions: Directions, level: float, clusters: Codes | None 
         directions.contribution(directions.square),
     )
     theta_stderr = Influence(product).stderr(clusters)
-    pvalue = float(ndtr(-theta / theta_stderr / np.sqrt(2))) if theta_stderr > 0 else 1.0
+    pvalue = float(ndtr(-theta / theta_stderr / np.sqrt(sharing))) if theta_stderr > 0 else 1.0
     root = theta / np.sqrt(v)
     influence = product / np.sqrt(v) - theta * square / (2 * v**1.5)
-    learned = np.clip((theta - 1.645 * np.sqrt(2) * theta_stderr) / v, 0, 1)
-    root_stderr = Influence(influence).stderr(clusters) * np.sqrt(2 - learned)
+    learned = np.clip((theta - 1.645 * np.sqrt(sharing) * theta_stderr) / v, 0, 1)
+    shared = np.sqrt(sharing - (sharing - 1) * learned)
+    root_stderr = Influence(influence).stderr(clusters) * shared
     ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
     low, high = (float((root_stderr * end) ** 2) for end in ends)
-    on_value = Influence(2 * max(root, 0.0) * influence * np.sqrt(2 - learned), beyond, beyond)
+    on_value = Influence(2 * max(root, 0.0) * influence * shared, beyond, beyond)
     estimate = Estimate(value, on_value.stderr(clusters), low, high, pvalue)
     return CrossfitBound(estimate, on_value)
 

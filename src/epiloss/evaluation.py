@@ -126,24 +126,26 @@ def influence_of_rows(
         )
 
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
-    noise = 2 * float(np.sum((levels.share * levels.entropy / levels.effective_n) ** 2))
+    mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
+    noise = float(mean_noise.sum())
     by_curve = Influence(of("curve_noise")).by_cluster(clusters).contribution
     curve_noise = float(by_curve @ by_curve)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
     # are compared with rates that they have a part in, and with a line in each level set of each
     # fold. Where there is something to learn the halves learn it from each other, and the excess
-    # makes up for what they then share
+    # makes up for what they then share; a level set in one piece has neither regions nor a line
     free = np.maximum(levels.n_regions - n_folds, 1)
-    region_noise = 2 * float(np.sum((levels.share * levels.bias) ** 2 / free))
-    line_noise = 2 * noise * n_folds / len(repeats)
+    region_noise = 2 * (levels.share * levels.bias) ** 2 / free
+    line_noise = 2 * mean_noise * n_folds / len(repeats)
     plugin = levels.total("plugin")
     learned = np.clip(levels.total("explained") / plugin, 0, 1) if plugin > 0 else 0.0
+    divided = levels.n_regions > n_folds
+    excess = (1 - learned) * float((region_noise + line_noise)[divided].sum())
+    least = float(region_noise.sum() + mean_noise[divided].sum())
     return {
         "score": Influence(of("score")),
         "calibration_loss": Influence(of("calibration_loss"), noise - curve_noise, noise),
-        "grouping_loss": Influence(
-            of("grouping_loss"), -(1 - learned) * (region_noise + line_noise), region_noise + noise
-        ),
+        "grouping_loss": Influence(of("grouping_loss"), -excess, least),
     }
 
 

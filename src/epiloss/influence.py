@@ -18,6 +18,7 @@ from epiloss.levelsets import Codes
 from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
 
+_FEW = 60  # rows, of which two regions of 30 cannot be made
 _INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
 
@@ -115,20 +116,26 @@ def row_terms(
     """Return what each evaluated row adds; ``stats`` are those of these rows."""
     weight = np.ones(len(rows)) if weights is None else weights
     curve = (curves[0] + curves[1]) / 2
-    line = _lines(level_set, scores, labels, weight)
-    rate = stats.mean("label")[cell_of(stats, level_set, region)]
+    # a level set in one piece has no regions to compare, and rests on the curve alone
+    whole = (np.bincount(stats.level_set) == 1)[level_set]
+    line = np.where(whole, curve, _lines(level_set, scores, labels, weight))
+    region_rate = stats.mean("label")[cell_of(stats, level_set, region)]
+    rate = np.where(whole, _means(level_set, curve, weight)[level_set], region_rate)
     within = 0.0 if rule.bounded else _INSIDE
     loss = rule.loss(scores, labels)
 
     def loss_of(guess: Floats) -> Floats:
         return rule.loss(np.clip(guess, within, 1 - within), labels)
 
+    gain = loss_of(line) - loss_of(rate)
+    # and where it is small, the curve owes little to its rows and nearly all to its neighbours
+    borrowed = whole & (np.bincount(level_set) < _FEW)[level_set]
     return RowTerms(
         rows,
         weight,
         score=loss,
         calibration_loss=loss - loss_of(curve),
-        grouping_loss=loss_of(line) - loss_of(rate),
+        grouping_loss=np.where(borrowed, _means(level_set, gain, weight)[level_set], gain),
         curve_noise=(loss_of(curves[0]) - loss_of(curves[1])) / 2,
     )
 
@@ -146,14 +153,19 @@ def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:
 
 def _lines(level_set: Codes, x: Floats, y: Floats, weight: Floats) -> Floats:
     """Return the least-squares line of the labels on the scores, fitted inside each level set."""
-    total = np.bincount(level_set, weight)
-    total[total == 0] = 1.0
 
     def mean(values: Floats) -> Floats:
-        return np.asarray((np.bincount(level_set, weight * values) / total)[level_set], float)
+        return _means(level_set, values, weight)[level_set]
 
     dx, dy = x - mean(x), y - mean(y)
     spread = mean(dx * dx)
     steep = spread > 1e-14
     slope = np.where(steep, mean(dx * dy) / np.where(steep, spread, 1.0), 0.0)
     return np.asarray(mean(y) + slope * dx, float)
+
+
+def _means(level_set: Codes, values: Floats, weight: Floats) -> Floats:
+    """Return the weighted mean of each level set, zero where it has no weight."""
+    total = np.bincount(level_set, weight)
+    sums = np.bincount(level_set, weight * values)
+    return np.asarray(sums / np.where(total == 0, 1.0, total), float)

@@ -24,7 +24,13 @@ class Fitted(Protocol):
 
 
 class Learner(Protocol):
-    """Something that learns residuals from features and score."""
+    """Something that learns residuals from features and score.
+
+    Models learned on folds that share rows are alike, and so are their errors. ``sharing`` is how
+    many times larger that may make the variance of their mean, where there is nothing to learn.
+    """
+
+    sharing: float
 
     def prepare(self, features: Features, seed: int) -> Features:
         """Return the features to learn from, whatever the labels are."""
@@ -39,8 +45,12 @@ class Blend:
     """A ridge on features and features times ``4 S (1-S)``, and boosted trees, blended.
 
     The blend's weights are not negative and are found on rows that neither has seen. Of more than
-    ``most_rows`` rows a random part is learned from.
+    ``most_rows`` rows a random part is learned from. Where there is nothing to learn the
+    weights found on held-out rows are mostly noise of their own, so that folds share little of it:
+    variances 1.05 to 1.28 times as large were measured.
     """
+
+    sharing = 1.25
 
     def __init__(
         self,
@@ -75,7 +85,13 @@ class Blend:
 
 
 class Regressor:
-    """A regressor of the user's own, on features and the log-odds of the score."""
+    """A regressor of the user's own, on features and the log-odds of the score.
+
+    Linear models of many columns of noise share much: variances 1.4 to 2.3 times as large were
+    measured over five folds.
+    """
+
+    sharing = 2.0
 
     def __init__(self, model: Any) -> None:
         self.model = model
