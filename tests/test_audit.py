@@ -273,7 +273,9 @@ MAKES: dict[str, tuple[Any, Any, Any]] = {
 def test_every_make_of_input_gives_the_same_bits(make: tuple[Any, Any, Any], plain: Audit) -> None:
     result = audit(*make, bins=4, method="partition")
     np.testing.assert_array_equal(totals(result), totals(plain))
-    assert result.regions.to_dict() == plain.regions.to_dict()
+    names = [name for name in plain.regions if name != "rule"]  # which names the columns as they came
+    for name in names:
+        np.testing.assert_array_equal(result.regions[name], plain.regions[name])
 
 
 @pytest.mark.parametrize("name", ["float16", "polars", "two columns", "text"])

@@ -197,6 +197,21 @@ def test_an_output_that_cannot_be_written_is_told_and_nothing_is_left(data: str,
     assert [path.name for path in Path().iterdir()] == ["data.csv"]
 
 
+def test_the_report_shows_the_rows_by_the_columns_asked_for(run: Run) -> None:
+    names = np.array([f"patient <{i}>" for i in range(N)])
+    write("data.csv", **COLUMNS, who=names)
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
+    answer = run(*command, "--method", "partition", "--display", "who", "--report", "r.html")
+    assert answer.code == 0
+    page = Path("r.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "patient \\u003c" in page
+    assert "patient <" not in page
+    assert "who is" not in answer.out  # shown, and no feature
+    assert run(*command, "--report", "r.html").code == 2
+    assert Path("r.html").read_text() == page
+
+
 # what is wrong
 
 NAN = float("nan")

@@ -279,7 +279,7 @@ class Recorded:
         self.rows: list[int] = []
         from epiloss import learners
 
-        for part in (learners._Ridges, learners._Boosted):
+        for part in (learners.Ridges, learners._Boosted):
             monkeypatch.setattr(part, "fit", self._noting(part.fit))
 
     def _noting(self, fit: Any) -> Any:

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from epiloss.auditing import audit as audit
     from epiloss.comparison import Comparison as Comparison
     from epiloss.comparison import compare as compare
+    from epiloss.decisions import Regret as Regret
+    from epiloss.decisions import regret as regret
     from epiloss.drifting import Drift as Drift
     from epiloss.drifting import drift as drift
     from epiloss.errors import DataError as DataError
     from epiloss.errors import MissingExtraError as MissingExtraError
     from epiloss.errors import OptionError as OptionError
     from epiloss.estimator import Auditor as Auditor
-    from epiloss.plot.display import GroupingDisplay as GroupingDisplay
+    from epiloss.plot.grouping import GroupingDisplay as GroupingDisplay
     from epiloss.regions import RegionStats as RegionStats
+    from epiloss.repair import RegionRecalibratedClassifier as RegionRecalibratedClassifier
+    from epiloss.repair import RegionRecalibrator as RegionRecalibrator
+    from epiloss.repair import load_repair as load_repair
+    from epiloss.repairing import RepairResult as RepairResult
     from epiloss.results import Audit as Audit
     from epiloss.results import Bounds as Bounds
     from epiloss.results import Estimate as Estimate
@@ -42,15 +48,21 @@ _HOMES = {
     "DataError": "errors",
     "Drift": "drifting",
     "Estimate": "results",
-    "GroupingDisplay": "plot.display",
+    "GroupingDisplay": "plot.grouping",
     "Log": "scoring",
     "MissingExtraError": "errors",
     "OptionError": "errors",
+    "RegionRecalibratedClassifier": "repair",
+    "RegionRecalibrator": "repair",
     "RegionStats": "regions",
+    "Regret": "decisions",
+    "RepairResult": "repairing",
     "ScoringRule": "scoring",
     "Table": "results",
     "compare": "comparison",
     "drift": "drifting",
+    "load_repair": "repair",
+    "regret": "decisions",
 }
 _MODULES = ("simulate", "data")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from epiloss.binning_free import crossfit, crossfit_recalibrated
 from epiloss.curves import CurveFitter, resolve_curve
+from epiloss.display import Display, read_display
 from epiloss.errors import OptionError
 from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.learners import resolve_learner
@@ -49,6 +51,7 @@ def audit(
     pos_label: Any = None,
     classes: Sequence[Any] | None = None,
     level: float = 0.95,
+    display: Any = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
 ) -> Audit:
@@ -105,6 +108,9 @@ def audit(
         The class of each column of ``y_prob``; by default the labels in order.
     level : float
         The level of intervals.
+    display : array-like (n,), data frame or images, optional
+        What to show of a row in reports: an identifier, a text, several columns; image files as
+        ``pathlib.Path``, or images (n, height, width[, 3]).
     random_state : int or Generator, optional
         The one source of randomness.
     n_jobs : int, optional
@@ -171,13 +177,19 @@ def audit(
         "random_state": seed,
         "classes": [str(name) for name in problem.classes],
     }
-    result = _measured(problem, plan, scoring, options)
+    result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:
         return result
     return with_ratings(result, ratings, problem, level=level, generator=stream(seed, "ratings"))
 
 
-def _measured(problem: Problem, plan: Plan, rule: ScoringRule, options: Mapping[str, Any]) -> Audit:
+def measured(
+    problem: Problem,
+    plan: Plan,
+    rule: ScoringRule,
+    options: Mapping[str, Any],
+    display: Display | None,
+) -> Audit:
     """Evaluate the scores as they are and, if asked for, recalibrated."""
     seed, level = options["random_state"], options["level"]
     binaries = binary_problems(problem, plan, rule)
@@ -186,10 +198,34 @@ def _measured(problem: Problem, plan: Plan, rule: ScoringRule, options: Mapping[
     if plan.recalibrate is not None:
         again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
         bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
-        after = summarise(problem, rule, again, bounds, options, None)
+        after = summarise(problem, rule, again, bounds, options, None, plan)
     evaluations = [evaluate(one, plan, seed) for one in binaries]
     bounds = [crossfit(one, plan, seed, level) for one in crossfits]
-    return summarise(problem, rule, evaluations, bounds, options, after)
+    return summarise(problem, rule, evaluations, bounds, options, after, plan, display)
+
+
+def repartitioned(result: Audit, partition: Any, **changes: Any) -> Audit:
+    """Return the same audit with other regions; ``changes`` are further parts of the plan.
+
+    The ledger stays: only the level sets' and regions' tables are those of the new partition.
+    """
+    if result.evidence is None or result.evidence.problem.features is None:
+        return result
+    evidence, options = result.evidence, dict(result.options)
+    partitioner = resolve_partition(partition, options["region_ratio"])
+    plan = replace(evidence.plan, partitioner=partitioner, **changes)
+    seed = options["random_state"]
+    problem = evidence.problem
+    again = [evaluate(one.problem, plan, seed) for one in evidence.evaluations]
+    options |= {"partition": _regions_named(problem, plan), **changes}
+    other = summarise(problem, evidence.rule, again, [], {**options, "method": "partition"}, None, plan)
+    return replace(
+        result,
+        level_sets=other.level_sets,
+        regions=other.regions,
+        options=options,
+        evidence=None if other.evidence is None else replace(other.evidence, display=evidence.display),
+    )
 
 
 def _regions_named(problem: Problem, plan: Plan) -> str:

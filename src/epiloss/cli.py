@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +75,10 @@ def _audit_options(command: Any) -> Any:
         click.option("--jobs", "n_jobs", type=int, default=None, help="Threads; -1 for all cores."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the ledger."),
         click.option("--output", type=click.Path(dir_okay=False), help="Also write the JSON here."),
-        click.option("--force", is_flag=True, help="Overwrite the output."),
+        click.option(
+            "--report", type=click.Path(dir_okay=False), help="Also write a page to look at (HTML)."
+        ),
+        click.option("--force", is_flag=True, help="Overwrite the output and the report."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -93,6 +96,7 @@ def _audit_options(command: Any) -> Any:
 @click.option("--groups", help="Column of groups, audited instead of learned regions.")
 @click.option("--weight", help="Column of sample weights.")
 @click.option("--clusters", help="Column of clusters (patients, users) whose rows depend on each other.")
+@click.option("--display", multiple=True, help="Column to show of rows in the report: no feature.")
 @click.option("--pos-label", help="The label of the positive class.")
 @click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
 @_audit_options
@@ -105,6 +109,7 @@ def audit(
     groups: str | None,
     weight: str | None,
     clusters: str | None,
+    display: tuple[str, ...],
     pos_label: str | None,
     classes: tuple[str, ...],
     **options: Any,
@@ -121,7 +126,8 @@ def audit(
     for name in exclude:
         column(columns, name, "--exclude")
     used = {label, *scores, *(name for name in (groups, weight, clusters) if name)}
-    X = None if groups else _features(columns, features, used | set(exclude))
+    shown = {name: column(columns, name, "--display") for name in display}
+    X = None if groups else _features(columns, features, used | set(exclude) | set(display))
     _run(
         options,
         y_true=labels,
@@ -130,6 +136,7 @@ def audit(
         groups=column(columns, groups, "--groups") if groups else None,
         sample_weight=column(columns, weight, "--weight") if weight else None,
         clusters=column(columns, clusters, "--clusters") if clusters else None,
+        display=shown or None,
         pos_label=None if pos_label is None else _label_named(labels, pos_label),
         classes=[_label_named(labels, name) for name in classes] or None,
     )
@@ -222,25 +229,28 @@ def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str
 def _run(options: dict[str, Any], **data: Any) -> None:
     from epiloss.auditing import audit as run_audit
 
-    as_json, output = options.pop("as_json"), options.pop("output")
+    as_json, output, report = (options.pop(name) for name in ("as_json", "output", "report"))
     options.pop("force")
     options = {name: value for name, value in options.items() if value is not None}
     with _working(f"auditing {len(data['y_true']):,} rows"):
         result: Audit = run_audit(**data, **options)
-    if output:
-        try:
-            result.to_json(output)
-        except OSError as error:
-            raise DataError(
-                f"cannot write {output!r}: {error.strerror}. Nothing was written."
-            ) from error
+    for path, write in ((output, result.to_json), (report, result.to_html)):
+        if path:
+            _write(path, write)
     click.echo(result.to_json() if as_json else str(result))
 
 
+def _write(path: str, write: Callable[[str], str]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        raise DataError(f"cannot write {path!r}: {error.strerror}. It is as it was before.") from error
+
+
 def _check_output(options: Mapping[str, Any]) -> None:
-    output = options["output"]
-    if output and Path(output).exists() and not options["force"]:
-        raise click.UsageError(f"{output!r} exists already. Use --force to overwrite it.")
+    for path in (options["output"], options["report"]):
+        if path and Path(path).exists() and not options["force"]:
+            raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
 
 
 @contextmanager

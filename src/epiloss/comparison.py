@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from epiloss.atomic import write_text
 from epiloss.auditing import audit
 from epiloss.errors import DataError, OptionError
 from epiloss.inference import difference_estimate
 from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json
+
+if TYPE_CHECKING:
+    from epiloss.plot.comparison import ComparisonDisplay
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")
 _LEDGER = (*LOSSES, "remainder")
@@ -45,6 +50,21 @@ class Comparison(SavedAsJson):
             }
         )
         return plain
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the comparison as a page that needs nothing else, and write it to ``path`` if given."""
+        from epiloss.report import comparison_page
+
+        text = comparison_page(self, title=title)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def plot(self, ax: Any = None, **layers: Any) -> ComparisonDisplay:
+        """Draw the losses of all models, before and after recalibration where there is one."""
+        from epiloss.plot.comparison import ComparisonDisplay
+
+        return ComparisonDisplay(self).plot(ax, **layers)
 
     def __str__(self) -> str:
         return "\n".join(_text(self))

@@ -78,8 +78,14 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         groups: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
+        display: Any = None,
     ) -> Auditor:
         """Run the audit on these rows."""
-        per_row = {"groups": groups, "sample_weight": sample_weight, "clusters": clusters}
+        per_row = {
+            "groups": groups,
+            "sample_weight": sample_weight,
+            "clusters": clusters,
+            "display": display,
+        }
         self.audit_ = audit(y_true, y_prob, X, **per_row, **self.get_params(deep=False))
         return self

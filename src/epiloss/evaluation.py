@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
 from epiloss.partition import pool_small_regions
-from epiloss.partition.base import LearningRows
+from epiloss.partition.base import LearningRows, Partition
 from epiloss.planning import (
     BinaryProblem,
     Plan,
@@ -27,6 +28,8 @@ from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
 from epiloss.splitting import Fold
 
+STEPS = 50  # of the histogram of scores
+
 
 @dataclass(frozen=True)
 class JoinedRegions:
@@ -35,6 +38,22 @@ class JoinedRegions:
     level_set: Codes
     region: Codes
     into: Codes
+
+
+@dataclass(frozen=True)
+class FoldRegions:
+    """The regions of one fold, in the order of their sums, and which of them each row was in."""
+
+    level_set: Codes
+    region: Codes
+    rows: Codes
+    cells: NDArray[np.int32]
+    partition: Partition | None
+
+    @property
+    def n(self) -> int:
+        """The number of regions."""
+        return len(self.region)
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,8 @@ class Evaluation:
     edges: Floats | None
     n_evaluated: int
     influence: Mapping[str, Influence]
+    folds: Sequence[FoldRegions]
+    histogram: Floats  # the weight of rows in equal steps of the score
 
 
 @dataclass(frozen=True)
@@ -57,6 +78,8 @@ class _FoldResult:
     stats: RegionStats
     joined: JoinedRegions
     terms: RowTerms
+    regions: FoldRegions
+    histogram: Floats
 
 
 def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
@@ -108,6 +131,8 @@ def _evaluation(
         edges,
         int(np.count_nonzero(np.bincount(np.concatenate([fold.terms.rows for fold in folds])))),
         influence_of_rows(levels, repeats, len(problem.scores), len(folds), problem.clusters),
+        [fold.regions for fold in folds],
+        np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
     )
 
 
@@ -193,7 +218,15 @@ def _evaluate_fold(
         weights=weights,
         rule=problem.rule,
     )
-    return _FoldResult(stats, joined, terms)
+    cells = cell_of(stats, level_set, region).astype(np.int32)
+    regions = FoldRegions(stats.level_set, stats.region, rows, cells, partition)
+    return _FoldResult(stats, joined, terms, regions, _histogram(scores, weights))
+
+
+def _histogram(scores: Floats, weights: Floats | None) -> Floats:
+    """Return the weight of the scores in each of ``STEPS`` equal steps."""
+    step = np.minimum((scores * STEPS).astype(np.uint8), STEPS - 1)
+    return np.bincount(step, weights, minlength=STEPS).astype(float)
 
 
 def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> LearningRows:

@@ -22,12 +22,14 @@ class Features:
 
     ``source`` is a matrix (n, d) or one array for each column, as they came in: nothing is copied
     until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
+    ``dtypes`` are what moments, durations and truth values were before they became numbers.
     """
 
     source: NDArray[Any] | tuple[NDArray[Any], ...]
     names: tuple[str, ...]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     rows: NDArray[np.int64] | None = None
+    dtypes: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -57,6 +59,42 @@ class Features:
         """Return some of the rows, without a copy of their values."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def description(self) -> Features:
+        """Return the columns without their rows: what other features are to be like."""
+        return Features(np.empty((0, self.n_columns)), self.names, self.categories, dtypes=self.dtypes)
+
+    def like(self, reference: Features) -> Features:
+        """Return these features with the columns and the category codes of others."""
+        if set(reference.names) != set(self.names):
+            odd = sorted(set(reference.names) ^ set(self.names))[0]
+            raise DataError(
+                f"X must have the same columns in both data sets, got {odd!r} in one only. "
+                "Select the columns that both have."
+            )
+        order = [self.names.index(name) for name in reference.names]
+        if order == list(range(len(order))) and not self.categories and not reference.categories:
+            return self
+        columns = tuple(self._column_like(j, reference, at) for at, j in enumerate(order))
+        return Features(columns, reference.names, reference.categories, dtypes=reference.dtypes)
+
+    def _column_like(self, j: int, reference: Features, at: int) -> NDArray[Any]:
+        old, new = reference.categories.get(at), self.categories.get(j)
+        column = self.column(j)
+        if (old is None) != (new is None) and not np.isnan(column).all():
+            raise DataError(
+                f"column {self.names[j]!r} of X must be of one kind in both data sets, got numbers in "
+                "one and categories in the other. Convert it to one type."
+            )
+        if old is None or new is None:
+            return column
+        known = {category: code for code, category in enumerate(old)}
+        # categories that the others do not have come after theirs
+        codes = np.array([known.get(category, len(old) + i) for i, category in enumerate(new)], float)
+        present = ~np.isnan(column)
+        coded = np.full(len(column), np.nan)
+        coded[present] = codes[column[present].astype(np.int64)]
+        return coded
 
     @classmethod
     def read(cls, X: Any) -> Features:
@@ -123,10 +161,13 @@ def _from_array(X: Any) -> Features:
 
 
 def _from_columns(columns: Mapping[str, Any]) -> Features:
-    numbers, categories = [], {}
+    numbers, categories, dtypes = [], {}, {}
     for j, (name, column) in enumerate(columns.items()):
-        values, levels = _numbers_or_codes(name, np.asarray(unmasked(column)))
+        array = np.asarray(unmasked(column))
+        values, levels = _numbers_or_codes(name, array)
         numbers.append(values)
+        if array.dtype.kind in "bmM":
+            dtypes[j] = array.dtype.name
         if levels is not None:
             categories[j] = levels
     lengths = {len(values) for values in numbers}
@@ -135,7 +176,7 @@ def _from_columns(columns: Mapping[str, Any]) -> Features:
             f"the columns of X must have equal lengths, got {sorted(lengths)}. "
             "Check that they come from the same rows."
         )
-    return Features(tuple(numbers), tuple(columns), categories)
+    return Features(tuple(numbers), tuple(columns), categories, dtypes=dtypes)
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:

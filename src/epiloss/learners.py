@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,7 +65,8 @@ class Blend:
 
     def prepare(self, features: Features, seed: int) -> Features:
         """Return wide features by their principal components."""
-        return narrowed(features, seed)
+        narrow = projection(features, seed)
+        return features if narrow is None else narrow(features)
 
     def fit(
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
@@ -75,7 +77,7 @@ class Blend:
         parts = (features.take(learn), scores[learn], target[learn])
         learn_weights = None if weights is None else weights[learn]
         models: list[Any] = [
-            _Ridges.fit(*parts, learn_weights, self.alphas),
+            Ridges.fit(*parts, learn_weights, self.alphas),
             _Boosted.fit(*parts, learn_weights, seed),
         ]
         columns = [model.predict_columns(features.take(rest), scores[rest]) for model in models]
@@ -106,7 +108,7 @@ class Regressor:
         """Fit a copy of the regressor."""
         model = fresh(self.model, seed)
         try:
-            fit_weighted(model, _with_score(features, scores), target, weights)
+            fit_weighted(model, with_score(features, scores), target, weights)
         except (TypeError, ValueError) as error:
             raise _cannot(model, "be fitted to these features", error) from error
         return _FittedRegressor(model)
@@ -118,7 +120,7 @@ class _FittedRegressor:
 
     def predict(self, features: Features, scores: Floats) -> Floats:
         try:
-            guess = np.asarray(self.model.predict(_with_score(features, scores)), float)
+            guess = np.asarray(self.model.predict(with_score(features, scores)), float)
         except (TypeError, ValueError) as error:
             raise _cannot(self.model, "predict a number for these features", error) from error
         if guess.shape != scores.shape or not np.isfinite(guess).all():
@@ -160,7 +162,7 @@ class _Blended:
         return np.asarray(np.hstack(columns) @ self.shares, float)
 
 
-class _Ridges:
+class Ridges:
     """Ridge regressions of several strengths from one factorisation."""
 
     def __init__(self, centre: Floats, scale: Floats, coefficients: Floats) -> None:
@@ -174,7 +176,8 @@ class _Ridges:
         target: Floats,
         weights: Floats | None,
         alphas: tuple[float, ...],
-    ) -> _Ridges:
+    ) -> Ridges:
+        """Fit one regression for each strength, in units of the rows' weight."""
         raw = _numbers(features)
         present = ~np.isnan(raw)
         count = np.maximum(present.sum(axis=0), 1)  # a column may have no value at all
@@ -195,6 +198,7 @@ class _Ridges:
         return np.hstack([x, x * (4 * scores * (1 - scores))[:, None]])
 
     def predict_columns(self, features: Features, scores: Floats) -> Floats:
+        """Return the predictions, a column for each strength."""
         design = self._design(_numbers(features), scores, self.centre, self.scale)
         return np.asarray(design @ self.coefficients, float)
 
@@ -214,7 +218,7 @@ class _Boosted:
         model = HistGradientBoostingRegressor(
             max_iter=50, max_leaf_nodes=7, early_stopping=False, random_state=seed
         )
-        design = _with_score(features, scores)
+        design = with_score(features, scores)
         columns = np.flatnonzero(~np.isnan(design).all(axis=0))  # it cannot bin a column without values
         # to bin weighted rows takes scikit-learn many times as long, unless there is little to bin
         edges = None if weights is None else quantile_edges(design[:, columns].T)
@@ -223,7 +227,7 @@ class _Boosted:
         return boosted
 
     def predict_columns(self, features: Features, scores: Floats) -> Floats:
-        guess = self.model.predict(self._binned(_with_score(features, scores)))
+        guess = self.model.predict(self._binned(with_score(features, scores)))
         return np.asarray(guess, float)[:, None]
 
     def _binned(self, design: Floats) -> Floats:
@@ -234,26 +238,36 @@ class _Boosted:
         return np.column_stack([np.searchsorted(edges, column) for edges, column in both]).astype(float)
 
 
-def narrowed(features: Features, seed: int, most: int = 200) -> Features:
-    """Return wide numeric features as their ``most`` principal components, found on some rows.
+@dataclass(frozen=True)
+class Projection:
+    """Principal components: ``components`` (k, d) of features less their ``centre``."""
 
-    Labels have no part in it, so that the lower bound stays one.
+    centre: Floats
+    components: Floats
+
+    def __call__(self, features: Features) -> Features:
+        """Return features by their components."""
+        names = tuple(f"component {j}" for j in range(len(self.components)))
+        parts = np.array_split(np.arange(features.n_rows), max(-(-features.n_rows // 4096), 1))
+        rows = [(features.take(part).matrix - self.centre) @ self.components.T for part in parts]
+        return Features(np.vstack(rows), names)
+
+
+def projection(features: Features, seed: int, most: int = 200) -> Projection | None:
+    """Return the ``most`` principal components of wide numeric features, found on some rows.
+
+    Labels have no part in it, so that a lower bound stays one.
     """
     if features.n_columns <= 2 * most or features.categories:
-        return features
+        return None
     from sklearn.utils.extmath import randomized_svd
 
     rows = np.random.default_rng(seed).permutation(features.n_rows)[: 40 * most]
     sample = features.take(rows).matrix
     centre = sample.mean(axis=0)
     if np.isnan(centre).any():
-        return features
-    components = randomized_svd(sample - centre, most, random_state=seed)[2]
-    names = tuple(f"component {j}" for j in range(len(components)))
-    parts = np.array_split(np.arange(features.n_rows), -(-features.n_rows // 4096))
-    return Features(
-        np.vstack([(features.take(part).matrix - centre) @ components.T for part in parts]), names
-    )
+        return None
+    return Projection(centre, randomized_svd(sample - centre, most, random_state=seed)[2])
 
 
 def _numbers(features: Features) -> Floats:
@@ -266,6 +280,7 @@ def _numbers(features: Features) -> Floats:
     return np.hstack(columns)
 
 
-def _with_score(features: Features, scores: Floats) -> Floats:
+def with_score(features: Features, scores: Floats) -> Floats:
+    """Return the features, and the log-odds of the score as one more column."""
     clipped = np.clip(scores, 1e-6, 1 - 1e-6)
     return np.column_stack([features.matrix, np.log(clipped) - np.log1p(-clipped)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from epiloss.results import Audit, Estimate
 
 _RULES = {"brier": "Brier score", "log": "log-loss"}
@@ -28,6 +30,7 @@ def ledger(audit: Audit) -> str:
             f"{'  (irreducible loss)':{_TITLE}}{_with_interval(audit.irreducible_loss)}".rstrip()
         )
     lines += ["", *_terms(audit)]
+    lines += ["", textwrap.fill(str(audit.verdict), 100)]
     notes = [f"note: {warning}" for warning in audit.warnings]
     if audit.recalibrated is not None:
         new = [warning for warning in audit.recalibrated.warnings if warning not in audit.warnings]

@@ -34,6 +34,7 @@ class RegionLosses:
     expected_mean: Floats  # the level set's rate, shifted along the curve to the region's scores
     effective_n: Floats
     plugin: Floats
+    bias: Floats  # that the noise of its rate adds to ``plugin``
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
         expected_mean=np.clip(level_mean + tilt, margin, 1 - margin),
         effective_n=stats.effective_n,
         plugin=rule.divergence(level_mean, label_mean),
+        bias=np.where(_several(stats), _debiased_entropy(stats, rule) - rule.entropy(label_mean), 0.0),
     )
 
 

@@ -65,7 +65,9 @@ class Scored:
     curves: tuple[Floats, Floats] | None
 
 
-_STREAMS = ("splits", "curves", "trees", "crossfit", "drawn labels", "ratings")
+_STREAMS = (
+    "splits", "curves", "trees", "crossfit", "drawn labels", "ratings", "bands", "repair", "regret",
+)  # fmt: skip
 
 
 def stream(seed: int, name: str) -> np.random.Generator:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.atomic import write_text
-from epiloss.errors import MissingExtraError
+from epiloss.errors import MissingExtraError, OptionError
 from epiloss.influence import Influence
+
+if TYPE_CHECKING:
+    from epiloss.evidence import Evidence
+    from epiloss.plot.grouping import GroupingDisplay
+    from epiloss.repair import RegionRecalibrator
+    from epiloss.repairing import RepairResult
+    from epiloss.verdict import Verdict
 
 SCHEMA = 1  # of to_dict and to_json
 
@@ -51,6 +58,53 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Later:
+    """A column that is worked out when it is first asked for, and only for some of the rows."""
+
+    make: Callable[[NDArray[np.int64]], NDArray[Any]]
+    rows: NDArray[np.int64]
+
+
+class Columns(Mapping[str, NDArray[Any]]):
+    """Columns by name, some of them worked out later.
+
+    Examples
+    --------
+    >>> squares = Later(lambda rows: rows**2, np.arange(5))
+    >>> columns = Columns({"n": np.arange(5), "square": squares}).take(np.array([3, 1]))
+    >>> columns["square"].tolist(), list(columns)
+    ([9, 1], ['n', 'square'])
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any] | Later]) -> None:
+        known = columns._columns if isinstance(columns, Columns) else columns
+        self._columns: dict[str, NDArray[Any] | Later] = dict(known)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        column = self._columns[name]
+        if isinstance(column, Later):
+            column = self._columns[name] = column.make(column.rows)
+        return column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def take(self, rows: NDArray[Any]) -> Columns:
+        """Return some of the rows; what is worked out later is so for these alone."""
+        return Columns(
+            {
+                name: Later(column.make, column.rows[rows])
+                if isinstance(column, Later)
+                else column[rows]
+                for name, column in self._columns.items()
+            }
+        )
+
+
+@dataclass(frozen=True)
 class Table:
     """Named columns of equal length.
 
@@ -71,6 +125,10 @@ class Table:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        """Return some of the rows, in their order."""
+        return Table(Columns(self.columns).take(rows))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as lists."""
@@ -132,6 +190,7 @@ class Audit(SavedAsJson):
     recommendation: str  # which lower bound leads, and why
     n_samples: int
     n_evaluated: int
+    uninformed: float  # the score of one who knows the base rate alone
     score: Estimate
     calibration_loss: Estimate
     grouping_loss: Estimate
@@ -146,19 +205,75 @@ class Audit(SavedAsJson):
     irreducible_loss: Estimate | None  # known from repeated labels only
     level_sets: Table = field(repr=False)
     regions: Table = field(repr=False)
+    histogram: Table = field(repr=False)
     options: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
     recalibrated: Audit | None = field(default=None, repr=False)
     # of each row, or cluster, on each loss: what compares audits of the same rows; not written out
     influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
+    # the rows and their regions, from which more is told when asked; not written out
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What to do, in one sentence."""
+        from epiloss.verdict import verdict
+
+        return verdict(self)
+
+    def worst_regions(self, n: int = 10, side: str | None = None) -> Table:
+        """Return the regions that cost most, the worst first.
+
+        ``side`` is "over" for those whose scores are too high for their level set's rates,
+        "under" for those whose scores are too low.
+        """
+        if side not in (None, "over", "under"):
+            raise OptionError(f"side must be 'over', 'under' or None, got {side!r}.")
+        deviation = self.regions["deviation"]
+        here = {None: deviation == deviation, "over": deviation < 0, "under": deviation > 0}[side]
+        order = np.argsort(-self.regions["cost"], kind="stable")
+        return self.regions.take(order[here[order]][:n])
+
+    def plot(self, ax: Any = None, *, partition: Any = "stump", **layers: Any) -> GroupingDisplay:
+        """Draw the grouping diagram, with two regions in each level set or those of a partition.
+
+        ``partition=None`` draws the audit's own regions. Further options are those of
+        :meth:`epiloss.GroupingDisplay.plot`.
+        """
+        from epiloss.auditing import repartitioned
+        from epiloss.plot.grouping import GroupingDisplay
+
+        shown = self if partition is None else repartitioned(self, partition, swap=False)
+        return GroupingDisplay.from_audit(shown).plot(ax, **layers)
+
+    def repair(self, recalibrator: RegionRecalibrator | None = None, part: float = 0.5) -> RepairResult:
+        """Learn a repair on a ``part`` of the rows, and audit the others before and after it."""
+        from epiloss.repairing import repair_audit
+
+        return repair_audit(self, recalibrator, part)
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the audit as a page that needs nothing else, and write it to ``path`` if given."""
+        from epiloss.report import audit_page
+
+        text = audit_page(self, title=title)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def _repr_html_(self) -> str:
+        from epiloss.report import audit_card
+
+        return audit_card(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; what is not finite becomes None."""
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()
-            if name != "influence"
+            if name not in ("influence", "evidence")
         }
+        plain["verdict"] = dict(vars(self.verdict))
         plain["bounds"] = dict(vars(self.bounds))
         plain["options"] = dict(self.options)
         plain["warnings"] = list(self.warnings)

@@ -14,12 +14,14 @@ from epiloss.binning_free import LEAST_CLUSTERS, LEAST_ROWS
 from epiloss.crossfit import CrossfitBound, sum_of_bounds
 from epiloss.errors import OptionError
 from epiloss.evaluation import Evaluation
+from epiloss.evidence import Evidence
 from epiloss.inference import normal_estimate, one_sided_pvalue
 from epiloss.influence import Influence
 from epiloss.levelsets import Codes
-from epiloss.results import Audit, Bounds, Estimate
+from epiloss.planning import Plan
+from epiloss.results import Audit, Bounds, Columns, Estimate, Later, Table
 from epiloss.scoring import Brier, ScoringRule
-from epiloss.tables import level_set_table, region_table
+from epiloss.tables import histogram_table, level_set_table, region_table
 from epiloss.validation import Problem
 
 
@@ -30,6 +32,8 @@ def summarise(
     crossfits: Sequence[CrossfitBound | None],
     options: Mapping[str, Any],
     recalibrated: Audit | None,
+    plan: Plan,
+    display: Any = None,
 ) -> Audit:
     """Return the audit of one problem, evaluated for each of its classes."""
 
@@ -56,6 +60,10 @@ def summarise(
     if not np.isfinite(score):
         # both sides are infinite; what is left of the calibrated scores' entropy is not
         remainder = total("entropy") - total("induced") - grouping.value
+    evidence = Evidence(
+        problem, plan, tuple(evaluations), display, options["random_state"], options["level"], rule
+    )
+    regions = region_table(evaluations, problem.groups, level=level, adjust=options["adjust"])
     left = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
     return Audit(
         task=problem.task,
@@ -64,6 +72,7 @@ def summarise(
         recommendation=_recommendation(problem, crossfit is not None, options["method"]),
         n_samples=len(problem.labels),
         n_evaluated=max(one.n_evaluated for one in evaluations),
+        uninformed=sum(_uninformed(one) for one in evaluations),
         score=normal_estimate(score, influence["score"].stderr(clusters), level),
         calibration_loss=normal_estimate(
             calibration, influence["calibration_loss"].stderr(clusters), level
@@ -79,11 +88,15 @@ def summarise(
         crossfit_bound=None if crossfit is None else crossfit.estimate,
         irreducible_loss=None,
         level_sets=level_set_table(evaluations),
-        regions=region_table(evaluations, problem.groups, level=level, adjust=options["adjust"]),
+        regions=Table(
+            Columns({**regions.columns, "rule": Later(evidence.rules, np.arange(len(regions)))})
+        ),
+        histogram=histogram_table(evaluations),
         options=dict(options),
         warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
         recalibrated=recalibrated,
         influence={name: part.by_cluster(clusters) for name, part in influence.items()},
+        evidence=evidence,
     )
 
 
@@ -115,6 +128,13 @@ def _recommendation(problem: Problem, is_crossfit: bool, method: str) -> str:
     else:
         why = f"the cross-fitted one needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
     return f"the bound by regions leads: {why}"
+
+
+def _uninformed(evaluation: Evaluation) -> float:
+    """Return the entropy of the base rate."""
+    problem = evaluation.problem
+    rate = np.array([np.average(problem.labels, weights=problem.weights)])
+    return float(problem.rule.entropy(rate)[0])
 
 
 def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:

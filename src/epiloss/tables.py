@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.evaluation import Evaluation, JoinedRegions
+from epiloss.evaluation import STEPS, Evaluation, JoinedRegions
 from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue
 from epiloss.losses import RegionLosses
 from epiloss.results import Table
@@ -40,7 +40,8 @@ def region_table(
 
     ``low`` and ``high`` are the exact interval of its rate; ``expected`` is the rate of its level set
     at its mean score, ``deviation`` how far it is from that, and ``pvalue_adjusted`` the p-value of
-    no deviation, adjusted for the number of regions.
+    no deviation, adjusted for the number of regions. ``cost`` is what the region adds to the
+    grouping loss, its noise taken off: below 0 where there is nothing but noise.
     """
     table = _stacked(
         [
@@ -52,6 +53,17 @@ def region_table(
     )
     adjusted = adjusted_pvalues(table["pvalue"], adjust)
     return Table({**table.columns, "pvalue_adjusted": adjusted})
+
+
+def histogram_table(evaluations: Sequence[Evaluation]) -> Table:
+    """Return the weight of the rows in equal steps of the score."""
+    edges = np.linspace(0, 1, STEPS + 1)
+    return _stacked(
+        [
+            {**_class_column(one, STEPS), "low": edges[:-1], "high": edges[1:], "n": one.histogram}
+            for one in evaluations
+        ]
+    )
 
 
 def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
@@ -84,6 +96,7 @@ def _region_columns(
         "deviation": part.label_mean - part.expected_mean,
         "pvalue": rate_pvalue(ones, part.effective_n, part.expected_mean),
         "plugin": part.plugin,
+        "cost": part.weight / part.weight.sum() * (part.plugin - part.bias),
     }
 
 

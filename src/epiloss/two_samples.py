@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from epiloss.errors import DataError
-from epiloss.features import Features
 from epiloss.validation import Problem, read_problem
 
 
@@ -36,7 +33,7 @@ def read_two_samples(
     after = _read_one("current", current, before.task, positive, before.classes)
     assert before.features is not None  # as is checked on reading
     assert after.features is not None
-    return before, replace(after, features=_like(before.features, after.features))
+    return before, replace(after, features=after.features.like(before.features))
 
 
 def _read_one(
@@ -59,31 +56,3 @@ def _read_one(
             "learned from X."
         )
     return problem
-
-
-def _like(reference: Features, current: Features) -> Features:
-    """Return the current features with the columns and the category codes of the reference."""
-    if set(reference.names) != set(current.names):
-        odd = sorted(set(reference.names) ^ set(current.names))[0]
-        raise DataError(
-            f"X must have the same columns in both data sets, got {odd!r} in one only. "
-            "Select the columns that both have."
-        )
-    order = [current.names.index(name) for name in reference.names]
-    matrix = current.matrix[:, order]
-    for column, name in enumerate(reference.names):
-        old, new = reference.categories.get(column), current.categories.get(order[column])
-        if (old is None and new) or (new is None and old):
-            raise DataError(
-                f"column {name!r} of X must be of one kind in both data sets, got numbers in one and "
-                "categories in the other. Convert it to one type."
-            )
-        if old and new:
-            known = {category: code for code, category in enumerate(old)}
-            # categories that the reference does not have come after its own
-            codes = np.array(
-                [known.get(category, len(old) + i) for i, category in enumerate(new)], float
-            )
-            present = ~np.isnan(matrix[:, column])
-            matrix[present, column] = codes[matrix[present, column].astype(np.int64)]
-    return Features(matrix, reference.names, reference.categories)

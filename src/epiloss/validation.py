@@ -45,6 +45,21 @@ class Problem:
     weights: Floats | None  # scaled by a power of two to at most 1
     clusters: Codes | None
     warnings: tuple[str, ...]
+    rows: Codes | None = None  # of the input, where some were left out
+
+    def take(self, rows: Codes) -> Problem:
+        """Return some of the rows, in increasing order."""
+        groups, features = self.groups, self.features
+        return replace(
+            self,
+            labels=self.labels[rows],
+            scores=self.scores[rows],
+            features=None if features is None else features.take(rows),
+            groups=None if groups is None else Groups(groups.codes[rows], groups.names),
+            weights=None if self.weights is None else self.weights[rows],
+            clusters=None if self.clusters is None else self.clusters[rows],
+            rows=rows if self.rows is None else self.rows[rows],
+        )
 
 
 def read_problem(
@@ -62,7 +77,7 @@ def read_problem(
     """Check everything that the user brings, and say in one sentence what is wrong."""
     if task is not None and task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
-    scores, warnings = _read_scores(y_prob)
+    scores, warnings = read_scores(y_prob)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
     named = read_classes(classes, max(n_columns, 2))
     labels = _read_labels(y_true, scores, named)
@@ -145,7 +160,8 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def _read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
+def read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
+    """Return the scores, a column for each class where there are several, and what to warn of."""
     raw = _array(y_prob, "y_prob")
     if raw.ndim == 0:
         raise DataError(
@@ -275,17 +291,10 @@ def _read_weights(sample_weight: Any) -> Floats:
 def _without_zero_weights(problem: Problem) -> Problem:
     if problem.weights is None or (problem.weights > 0).all():
         return problem
-    keep = problem.weights > 0
-    groups, features = problem.groups, problem.features
+    keep = np.flatnonzero(problem.weights > 0)
+    left_out = len(problem.weights) - len(keep)
     return replace(
-        problem,
-        labels=problem.labels[keep],
-        scores=problem.scores[keep],
-        features=None if features is None else features.take(np.flatnonzero(keep)),
-        groups=None if groups is None else Groups(groups.codes[keep], groups.names),
-        weights=problem.weights[keep],
-        clusters=None if problem.clusters is None else problem.clusters[keep],
-        warnings=(*problem.warnings, f"rows of weight 0, left out: {int((~keep).sum())}."),
+        problem.take(keep), warnings=(*problem.warnings, f"rows of weight 0, left out: {left_out}.")
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss.features import Features
 from epiloss.levelsets import Codes
+from epiloss.rules import Step
 from epiloss.scoring import Floats, ScoringRule
 
 Fitted = TypeVar("Fitted")
@@ -40,7 +41,12 @@ class LearningRows:
 
 
 class Partition(ABC):
-    """Regions of the feature space, learned for each level set."""
+    """Regions of the feature space, learned for each level set.
+
+    ``noun`` is what a region is called where no splits lead to it.
+    """
+
+    noun = "region"
 
     @abstractmethod
     def assign(self, features: Features, level_set: Codes) -> Codes:
@@ -49,6 +55,10 @@ class Partition(ABC):
     def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
         """Return new regions of at least two rows each, decided from the counts ``n`` alone."""
         return pool_small_regions(level_set, region, n)
+
+    def path(self, level_set: int, region: int) -> Sequence[Step] | None:
+        """Return the splits that lead to a region; None where no splits do."""
+        return None
 
 
 class Partitioner(ABC):

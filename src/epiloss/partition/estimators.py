@@ -85,6 +85,8 @@ class EstimatorPartition(Partition):
 class _ClusterPartition(EstimatorPartition):
     """Clusters, which know no missing values."""
 
+    noun = "cluster"
+
     def assign(self, features: Features, level_set: Codes) -> Codes:
         """Return the cluster of each row."""
         _check_complete(features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,8 @@ from epiloss.levelsets import Codes
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.codes import CodedFeatures, coded
 from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_kernel import ENTROPY, NODE, SQUARED, Integers, Records
+from epiloss.partition.numpy_kernel import CATEGORY, ENTROPY, NODE, SQUARED, Integers, Records
+from epiloss.rules import Step
 from epiloss.scoring import Brier, Floats
 from epiloss.splitting import order_by_code
 
@@ -34,6 +36,10 @@ class Forest:
 
     def apply(self, features: Features, tree: Codes, workers: Workers) -> Codes:
         """Return the leaf of each row in its tree, counted from 0 on."""
+        return self.leaf_rank[self.leaf_nodes(features, tree, workers)]
+
+    def leaf_nodes(self, features: Features, tree: Codes, workers: Workers) -> NDArray[np.int32]:
+        """Return the node that each row ends in."""
         leaves = tree.astype(np.int32)  # the root of tree s is node s
         loops = kernel()
 
@@ -42,7 +48,34 @@ class Forest:
                 loops.apply(features.take(part), self.nodes, leaves[part[0] : part[-1] + 1])
 
         workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
-        return self.leaf_rank[leaves]
+        return leaves
+
+    def path(self, tree: int, leaf: int) -> list[Step]:
+        """Return the splits from a tree's root to one of its leaves."""
+        node = int(self._node_of(np.array([tree]), np.array([leaf]))[0])
+        steps = []
+        while self._parent[node] >= 0:
+            above = int(self._parent[node])
+            split, left = self.nodes[above], self.nodes["left"][above] == node
+            steps.append(
+                Step(
+                    int(split["feature"]),
+                    bool(split["kind"] == CATEGORY),
+                    float(split["threshold"]),
+                    bool(left),
+                    bool(split["missing_left"]),
+                )
+            )
+            node = above
+        return steps[::-1]
+
+    @cached_property
+    def _parent(self) -> Codes:
+        left, right = self.nodes["left"], self.nodes["right"]
+        parent = np.full(len(left), -1)
+        splits = np.flatnonzero(left >= 0)
+        parent[left[splits]] = parent[right[splits]] = splits
+        return parent
 
     def without_small_leaves(self, tree: Codes, leaf: Codes, n: NDArray[np.int64]) -> Codes:
         """Return the leaf that each of the given leaves, with ``n`` rows, is joined to.
@@ -54,24 +87,26 @@ class Forest:
         left, right = self.nodes["left"], self.nodes["right"]
         count = np.zeros(len(left), np.int64)
         np.add.at(count, node, n)
-        parent = np.full(len(left), -1)
-        splits = np.flatnonzero(left >= 0)
-        parent[left[splits]] = parent[right[splits]] = splits
-        for one in splits[::-1].tolist():
+        for one in np.flatnonzero(left >= 0)[::-1].tolist():
             count[one] = count[left[one]] + count[right[one]]
         target = np.arange(len(left))
         for one in node[n < 2].tolist():
-            target[one] = self._new_home(one, parent, count)
+            target[one] = self._new_home(one, self._parent, count)
         while (target[target] != target).any():
             target = target[target]
         return self.leaf_rank[target[node]]
 
     def _node_of(self, tree: Codes, leaf: Codes) -> Codes:
+        keys, nodes = self._leaves
+        return nodes[np.searchsorted(keys, tree * (int(self.leaf_rank.max()) + 1) + leaf)]
+
+    @cached_property
+    def _leaves(self) -> tuple[Codes, Codes]:
+        """The leaves in order of tree and rank: what they are sought by, and their nodes."""
         leaves = np.flatnonzero(self.leaf_rank >= 0)
-        width = int(self.leaf_rank.max()) + 1
-        key = self.tree[leaves] * width + self.leaf_rank[leaves]
-        order = np.argsort(key)
-        return leaves[order[np.searchsorted(key[order], tree * width + leaf)]]
+        keys = self.tree[leaves] * (int(self.leaf_rank.max()) + 1) + self.leaf_rank[leaves]
+        order = np.argsort(keys)
+        return keys[order], leaves[order]
 
     def _new_home(self, leaf: int, parent: Codes, count: Codes) -> int:
         left, right = self.nodes["left"], self.nodes["right"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,16 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
+from epiloss.rules import Step
 from epiloss.scoring import Brier
 
 
 @dataclass(frozen=True)
 class StumpPartitioner(Partitioner):
-    """One balanced split in each level set: two regions, which a diagram shows best."""
+    """One split in each level set, as balanced as can be: two regions, which a diagram shows best.
+
+    Where no column can be cut in half, because of ties, the smaller side is a quarter or a tenth.
+    """
 
     name: str = "stump"
 
@@ -26,8 +31,12 @@ class StumpPartitioner(Partitioner):
         return StumpPartition(for_each_level_set(self._split, rows, generator, n_jobs))
 
     def _split(self, rows: LearningRows, seed: int) -> _Tree | None:
-        half = len(rows.labels) // 2
-        return _grown(rows, seed, max_depth=1, min_samples_leaf=half) if half >= 1 else None
+        tree = None
+        for part in (2, 4, 10):
+            least = len(rows.labels) // part
+            if least >= 1 and (tree is None or tree.model.tree_.node_count == 1):
+                tree = _grown(rows, seed, max_depth=1, min_samples_leaf=least)
+        return tree
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,11 @@ class StumpPartition(Partition):
             if tree is not None and len(rows):
                 region[rows] = tree.apply(features.take(rows))
         return region
+
+    def path(self, level_set: int, region: int) -> list[Step]:
+        """Return the one split, or none where there is nothing to split."""
+        tree = self.trees[level_set]
+        return [] if tree is None else tree.path(region)
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,19 @@ class _Tree:
 
     def apply(self, features: Features) -> Codes:
         return np.asarray(self.model.apply(self.columns.matrix(features)), np.int64)
+
+    def path(self, leaf: int) -> list[Step]:
+        nodes = self.model.tree_
+        if leaf == 0:
+            return []  # the root itself
+        column, left = int(nodes.feature[0]), leaf == nodes.children_left[0]
+        place = column - len(self.columns.numbers)
+        if place >= 0:  # an indicator is 1, on the right, where a row has the category
+            feature, code = self.columns.indicators[place]
+            return [Step(feature, True, code, not left, math.isnan(code))]
+        missing_left = bool(nodes.missing_go_to_left[0])
+        feature = int(self.columns.numbers[column])
+        return [Step(feature, False, float(nodes.threshold[0]), left, missing_left)]
 
 
 def _grown(rows: LearningRows, seed: int, **limits: Any) -> _Tree:

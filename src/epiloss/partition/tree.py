@@ -13,6 +13,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import LearningRows, Partition, Partitioner, Workers
 from epiloss.partition.forest import Forest, grow
+from epiloss.rules import Step
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,7 @@ class TreePartition(Partition):
         if (n >= 2).all():
             return region
         return self.forest.without_small_leaves(level_set, region, n)
+
+    def path(self, level_set: int, region: int) -> list[Step]:
+        """Return the splits from the root to a leaf."""
+        return self.forest.path(level_set, region)

@@ -1,0 +1,205 @@
+"""Make the pictures of the documentation.
+
+    python scripts/pictures.py --output docs/images
+
+All of them come from the demo data of the package and from samples with fixed seeds: the same versions
+of the packages give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from scipy.special import expit, logit
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
+
+import epiloss
+from epiloss.data import NUMERIC, DemoData, load_census_income
+from epiloss.plot import CurveDisplay, HeterogeneityDisplay, LedgerDisplay, SimulationDisplay
+from epiloss.simulate import Sigmoid
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+RESOLUTION = 150  # dots per inch
+TRIALS, TRIAL_ROWS = 20, 10_000  # of the simulation
+
+# the first words of a level of education, and the band that it belongs to
+BANDS = {
+    "High school": "high school",
+    "Some college": "some college",
+    "Associates": "some college",
+    "Bachelors": "bachelor",
+    "Masters": "master or more",
+    "Prof": "master or more",
+    "Doctorate": "master or more",
+}
+
+
+@dataclass(frozen=True)
+class Census:
+    """The demo data, and what several pictures draw from them."""
+
+    data: DemoData
+
+    @cached_property
+    def result(self) -> epiloss.Audit:
+        """The audit of the bundled scores."""
+        data = self.data
+        return epiloss.audit(data.y, data.scores, data.X, recalibrate="isotonic")
+
+    @cached_property
+    def models(self) -> dict[str, Any]:
+        """Scores of rows that no model has seen: the bundled ones, spoiled ones, and two more models."""
+        data, logits = self.data, logit(np.clip(self.data.scores, 1e-6, 1 - 1e-6))
+        numbers = np.column_stack([data.X[name] for name in NUMERIC])
+        words = np.column_stack([data.X[name] for name in data.X if name not in NUMERIC])
+        everything = np.column_stack([numbers, OrdinalEncoder().fit_transform(words)])
+        boosting = HistGradientBoostingClassifier(
+            categorical_features=np.arange(everything.shape[1]) >= len(NUMERIC),
+            max_iter=60,
+            random_state=0,
+        )
+        linear = make_pipeline(StandardScaler(), LogisticRegression())
+        return {
+            "logistic regression": data.scores,
+            "logits doubled": expit(2 * logits),
+            "logits halved": expit(logits / 2),
+            "logistic regression, numbers only": _out_of_fold(linear, numbers, data.y),
+            "gradient boosting": _out_of_fold(boosting, everything, data.y),
+        }
+
+    @cached_property
+    def education(self) -> Any:
+        """The level of education of each row, in five bands."""
+        return np.array([_band(level) for level in self.data.X["education"]], object)
+
+
+def grouping_diagram(census: Census) -> Any:
+    """Draw two regions in each level set."""
+    return census.result.plot().figure_
+
+
+def grouping_diagram_tree(census: Census) -> Any:
+    """Draw all regions of the audit."""
+    return census.result.plot(partition=None).figure_
+
+
+def grouping_diagram_simulated(_: Census) -> Any:
+    """Draw a calibrated classifier that is blind to a feature that matters."""
+    sample = Sigmoid(perturbation="step").sample(8_000)
+    result = epiloss.audit(sample.y, sample.scores, sample.X, method="partition")
+    return result.plot().figure_
+
+
+def comparison(census: Census) -> Any:
+    """Draw five models, before and after recalibration."""
+    data = census.data
+    result = epiloss.compare(census.models, data.y, data.X, recalibrate="isotonic", method="partition")
+    return result.plot().figure_
+
+
+def ledger(census: Census) -> Any:
+    """Draw what the score is made of."""
+    return LedgerDisplay(census.result).plot().figure_
+
+
+def calibration_curve(census: Census) -> Any:
+    """Draw the curve of scores that are too extreme."""
+    scores = census.models["logits doubled"]
+    result = epiloss.audit(census.data.y, scores, method="partition")
+    return CurveDisplay.from_audit(result, name="logits doubled").plot().figure_
+
+
+def heterogeneity(census: Census) -> Any:
+    """Draw levels of education, in three models."""
+    chosen = ("logistic regression", "logistic regression, numbers only", "gradient boosting")
+    audits = {
+        name: epiloss.audit(census.data.y, census.models[name], groups=census.education)
+        for name in chosen
+    }
+    return HeterogeneityDisplay.from_audits(audits).plot(smallest=200).figure_
+
+
+def simulation(_: Census) -> Any:
+    """Draw the lower bound against the rows per region, where the truth is known."""
+    sys.path.insert(0, str(EXPERIMENTS))
+    experiment = importlib.import_module("simulation")
+    summaries = experiment.summarise(experiment.run_trials(TRIALS, TRIAL_ROWS))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "simulation.csv"
+        path.write_text(experiment.as_csv(summaries, TRIAL_ROWS), encoding="utf-8")
+        return SimulationDisplay.from_csv(path).plot().figure_
+
+
+PICTURES: dict[str, Callable[[Census], Any]] = {
+    "grouping-diagram": grouping_diagram,
+    "grouping-diagram-tree": grouping_diagram_tree,
+    "grouping-diagram-simulated": grouping_diagram_simulated,
+    "comparison": comparison,
+    "ledger": ledger,
+    "calibration-curve": calibration_curve,
+    "heterogeneity": heterogeneity,
+    "simulation": simulation,
+}
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a picture, wholly or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        figure.savefig(temporary, format="png", dpi=RESOLUTION)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw the pictures and tell where they are."""
+    parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
+    parser.add_argument("--output", type=Path, default=Path("docs/images"), metavar="DIR")
+    parser.add_argument("--only", nargs="+", choices=PICTURES, metavar="NAME", help="some of them")
+    options = parser.parse_args(arguments)
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    options.output.mkdir(parents=True, exist_ok=True)
+    census = Census(load_census_income())
+    for name in options.only or PICTURES:
+        path = options.output / f"{name}.png"
+        save(PICTURES[name](census), path)
+        pyplot.close("all")
+        print(path)
+
+
+def _out_of_fold(model: Any, X: Any, y: Any) -> Any:
+    return cross_val_predict(model, X, y, cv=5, method="predict_proba")[:, 1]
+
+
+def _band(level: str) -> str:
+    known = [band for start, band in BANDS.items() if level.startswith(start)]
+    return known[0] if known else "no diploma"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A repair: the score's own curve first, then corrections for what it does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from epiloss.curves import InterpolatedCurve
+from epiloss.features import Features
+from epiloss.scoring import Floats
+
+_KEPT = 0.1  # a correction takes a probability at most nine tenths of its way to 0 or 1
+
+
+class Correction(Protocol):
+    """What is to be added to a probability, given the features and that probability."""
+
+    def offset(self, features: Features, base: Floats) -> Floats:
+        """Return what to add for each row."""
+
+
+@dataclass(frozen=True)
+class BinaryRepair:
+    """The repair of one score: ``curve`` is None where the scores are kept as they are."""
+
+    curve: InterpolatedCurve | None
+    corrections: Sequence[Correction]
+
+    def predict(self, features: Features, scores: Floats) -> Floats:
+        """Return the repaired scores."""
+        base = scores if self.curve is None else self.curve(scores)
+        for correction in self.corrections:
+            base = moved(base, correction.offset(features, base))
+        return base
+
+
+def moved(base: Floats, offset: Floats) -> Floats:
+    """Return probabilities with something added, never all the way to 0 or 1.
+
+    Examples
+    --------
+    >>> moved(np.array([0.5, 0.2, 0.0]), np.array([0.25, -0.5, 0.1])).round(3).tolist()
+    [0.75, 0.02, 0.1]
+    """
+    return np.asarray(np.clip(base + offset, _KEPT * base, 1 - _KEPT * (1 - base)), float)

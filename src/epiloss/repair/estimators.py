@@ -1,0 +1,233 @@
+"""Repairs as scikit-learn estimators: of scores, or behind a classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from epiloss.auditing import seed_of
+from epiloss.errors import DataError, OptionError
+from epiloss.features import Features
+from epiloss.learners import Regressor, resolve_learner
+from epiloss.models import fresh
+from epiloss.repair.base import BinaryRepair
+from epiloss.repair.fitting import RepairPlan, Rows, fit_repair
+from epiloss.scoring import Floats, resolve_rule
+from epiloss.validation import Problem, read_problem, read_scores
+
+
+class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
+    """Corrects scores by region, where recalibration by the score alone cannot.
+
+    Parameters
+    ----------
+    method : {"regions", "boosted"}
+        Regions of trees inside level sets, each rate shrunk towards its level set: quick, and every
+        correction is a rate of some region. Or ridge regressions and boosted trees on the residuals:
+        slower, and mostly nearer to the truth.
+    region_ratio : float
+        Learning rows per region.
+    repeats : int
+        How many times rows are divided into those that learn regions and those that learn rates.
+    rounds : int
+        How many times, at most, regions are sought in what the ones before have left.
+    learner : regressor, optional
+        For ``"boosted"``: your own in place of ridge and trees.
+    rule : {"brier", "log"} or ScoringRule
+        The score that must get better on rows left out.
+    random_state, n_jobs
+        As in :func:`epiloss.audit`.
+
+    Examples
+    --------
+    >>> from epiloss.simulate import Sigmoid
+    >>> problem = Sigmoid(perturbation="step")
+    >>> sample, fresh = problem.sample(4_000), problem.sample(4_000, random_state=1)
+    >>> repair = RegionRecalibrator().fit(sample.X, sample.y, sample.scores)
+    >>> better = repair.predict(fresh.X, fresh.scores)
+    >>> bool(np.mean((better - fresh.q) ** 2) < 0.3 * np.mean((fresh.scores - fresh.q) ** 2))
+    True
+    """
+
+    def __init__(
+        self,
+        method: str = "regions",
+        *,
+        region_ratio: float = 30,
+        repeats: int = 3,
+        rounds: int = 3,
+        learner: Any = None,
+        rule: Any = "brier",
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.method = method
+        self.region_ratio = region_ratio
+        self.repeats = repeats
+        self.rounds = rounds
+        self.learner = learner
+        self.rule = rule
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        scores: Any,
+        *,
+        sample_weight: Any = None,
+        pos_label: Any = None,
+        classes: Any = None,
+    ) -> RegionRecalibrator:
+        """Learn from features, labels and the scores that some classifier gave them."""
+        n_columns = 1 if np.ndim(scores) == 1 else np.shape(scores)[1]
+        problem = read_problem(
+            y,
+            scores,
+            X,
+            task="binary" if n_columns <= 2 else "classwise",
+            groups=None,
+            sample_weight=sample_weight,
+            pos_label=pos_label,
+            classes=classes,
+        )
+        return self.fit_problem(problem)
+
+    def fit_problem(self, problem: Problem) -> RegionRecalibrator:
+        """Learn from what has been checked already."""
+        plan = self._plan()
+        if problem.features is None:
+            raise DataError("X must have at least one column to repair by. Use recalibration without X.")
+        generator = np.random.default_rng(seed_of(self.random_state))
+        self.features_in_ = problem.features.description()
+        self.classes_ = np.array(problem.classes)
+        self.positive_ = problem.positive
+        self.repairs_ = [
+            fit_repair(Rows(problem.features, *one, problem.weights), plan, generator)
+            for one in _one_by_one(problem)
+        ]
+        return self
+
+    def predict(self, X: Any, scores: Any) -> Floats:
+        """Return the repaired scores: one column for one column, a row of classes for a row."""
+        if not hasattr(self, "repairs_"):
+            raise OptionError("this repair has learned nothing yet. Call fit(X, y, scores) first.")
+        given, _ = read_scores(scores)
+        features = Features.read(X).like(self.features_in_)
+        if features.n_rows != len(given):
+            raise DataError(
+                f"X and scores must have one row each, got {features.n_rows} and {len(given)} rows."
+            )
+        return repaired(self.repairs_, self.positive_, features, given)
+
+    def save(self, path: str | Path) -> None:
+        """Write the repair as plain JSON, which :func:`epiloss.repair.load_repair` reads."""
+        from epiloss.repair.saved import save_repair
+
+        save_repair(self, path)
+
+    def _plan(self) -> RepairPlan:
+        if self.method not in ("regions", "boosted"):
+            raise OptionError(f"method must be 'regions' or 'boosted', got {self.method!r}.")
+        if self.learner is not None and self.method != "boosted":
+            raise OptionError("learner is for method='boosted': regions are learned by trees.")
+        for name in ("repeats", "rounds"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+        learner = None if self.learner is None else resolve_learner(self.learner)
+        assert learner is None or isinstance(learner, Regressor)
+        return RepairPlan(
+            self.method,
+            resolve_rule(self.rule),
+            self.region_ratio,
+            int(self.repeats),
+            int(self.rounds),
+            learner,
+            self.n_jobs,
+        )
+
+
+def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:
+    """Return the scores and outcomes of the positive class, or of each class."""
+    if problem.task == "binary":
+        return [(problem.scores, (problem.labels == problem.positive).astype(float))]
+    return [
+        (np.ascontiguousarray(problem.scores[:, k]), (problem.labels == k).astype(float))
+        for k in range(len(problem.classes))
+    ]
+
+
+def repaired(repairs: list[BinaryRepair], positive: int, features: Features, scores: Floats) -> Floats:
+    """Return repaired scores; those of several classes sum to one again."""
+    if len(repairs) == 1:
+        if scores.ndim == 1:
+            return repairs[0].predict(features, scores)
+        better = repairs[0].predict(features, np.ascontiguousarray(scores[:, positive]))
+        return np.stack([1 - better, better] if positive == 1 else [better, 1 - better], axis=1)
+    if scores.ndim != 2 or scores.shape[1] != len(repairs):
+        raise DataError(
+            f"scores must have a column for each of the {len(repairs)} classes that the repair was "
+            f"fitted to, got shape {scores.shape}."
+        )
+    columns = [
+        one.predict(features, np.ascontiguousarray(scores[:, k])) for k, one in enumerate(repairs)
+    ]
+    better = np.stack(columns, axis=1)
+    total = better.sum(axis=1, keepdims=True)
+    return np.asarray(np.where(total > 0, better / np.where(total > 0, total, 1.0), scores), float)
+
+
+class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose probabilities are repaired by region.
+
+    The repair is learned on scores of rows that the classifier has not seen, in ``cv`` parts, or, with
+    ``cv="prefit"``, of a classifier that is fitted already on rows of its own.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.datasets import make_moons
+    >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
+    >>> model = RegionRecalibratedClassifier(LogisticRegression()).fit(X, y)
+    >>> model.predict_proba(X).shape
+    (1000, 2)
+    """
+
+    def __init__(
+        self, estimator: Any, *, recalibrator: Any = None, cv: Any = 5, random_state: Any = 0
+    ) -> None:
+        self.estimator = estimator
+        self.recalibrator = recalibrator
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> RegionRecalibratedClassifier:
+        """Fit the classifier, and the repair on scores of rows it has not seen."""
+        seed = seed_of(self.random_state)
+        if self.cv == "prefit":
+            self.estimator_ = self.estimator
+            scores = self.estimator_.predict_proba(X)
+        else:
+            from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+            cv = StratifiedKFold(self.cv, shuffle=True, random_state=seed % 2**32)
+            model = fresh(self.estimator, seed % 2**31)
+            scores = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
+            self.estimator_ = model.fit(X, y)
+        self.classes_ = self.estimator_.classes_
+        recalibrator = RegionRecalibrator() if self.recalibrator is None else self.recalibrator
+        self.recalibrator_ = fresh(recalibrator, seed % 2**31)
+        self.recalibrator_.fit(X, y, scores, classes=list(self.classes_))
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the repaired probabilities of each class."""
+        return np.asarray(self.recalibrator_.predict(X, self.estimator_.predict_proba(X)), float)
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of the largest repaired probability."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]

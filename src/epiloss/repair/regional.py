@@ -1,0 +1,152 @@
+"""Corrections by region: trees inside level sets, each region's rate shrunk towards its level set.
+
+Some rows learn the regions and others their rates, in turns, so that no rate was chosen for being
+large. The rates' true spread ``tau^2`` is what is left of their variance without its noise, and a rate
+``r`` with noise ``v`` is shrunk to ``r tau^2 / (tau^2 + v)`` (empirical Bayes): small regions, and all
+where there is nothing to find, stay where they are. Between the centres of two level sets both trees
+count, each the more the nearer its centre is, so that the correction is continuous in the score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from epiloss.features import Features
+from epiloss.levelsets import Codes
+from epiloss.partition.base import LearningRows, Workers
+from epiloss.partition.forest import Forest, grow
+from epiloss.scoring import Brier, Floats
+
+_ROWS_PER_LEVEL_SET = 300
+_MOST_LEVEL_SETS = 15
+
+
+@dataclass(frozen=True)
+class RegionalCorrection:
+    """Forests with a tree for each level set, and what each of their nodes adds.
+
+    ``centres`` are the mean probabilities of the level sets, in order.
+    """
+
+    centres: Floats
+    forests: Sequence[Forest]
+    offsets: Sequence[Floats]
+
+    def offset(self, features: Features, base: Floats) -> Floats:
+        """Return the mean over forests of the region's correction, between level sets by distance."""
+        below, above, nearness = self._neighbours(base)
+        total = np.zeros(len(base))
+        with Workers(None) as workers:
+            for forest, added in zip(self.forests, self.offsets, strict=True):
+                for tree, share in ((below, 1 - nearness), (above, nearness)):
+                    total += share * added[forest.leaf_nodes(features, tree, workers)]
+        return total / max(len(self.forests), 1)
+
+    def _neighbours(self, base: Floats) -> tuple[Codes, Codes, Floats]:
+        """Return the level sets whose centres lie below and above, and how near the second is."""
+        if len(self.centres) == 1:
+            only = np.zeros(len(base), np.int64)
+            return only, only, np.zeros(len(base))
+        below = np.clip(np.searchsorted(self.centres, base) - 1, 0, len(self.centres) - 2)
+        step = self.centres[below + 1] - self.centres[below]
+        return below, below + 1, np.clip((base - self.centres[below]) / step, 0, 1)
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Of each node: its level set, weight, summed residual and the variance of that sum."""
+
+    tree: Codes
+    weight: Floats
+    residual: Floats
+    variance: Floats
+
+    def excess(self, n_level_sets: int) -> tuple[Floats, Floats]:
+        """Return the weighted sum over regions of ``r^2 - v``, and the weight, by level set."""
+        weight = np.where(self.weight > 0, self.weight, 1.0)
+        square = (self.residual**2 - self.variance) / weight
+        above, total = (
+            np.bincount(self.tree, part, n_level_sets).astype(float) for part in (square, self.weight)
+        )
+        return above, total
+
+    def shrunk(self, spread: Floats) -> Floats:
+        """Return each node's rate, shrunk; nothing where it has no rows."""
+        weight = np.where(self.weight > 0, self.weight, 1.0)
+        tau, noise = spread[self.tree], self.variance / weight**2
+        share = tau / np.where(tau + noise > 0, tau + noise, 1.0)
+        return np.where(self.weight > 0, share * self.residual / weight, 0.0)
+
+
+def fit_regions(
+    features: Features,
+    base: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    *,
+    region_ratio: float,
+    repeats: int,
+    generator: np.random.Generator,
+    n_jobs: int | None,
+) -> RegionalCorrection:
+    """Learn the correction of the probabilities ``base``."""
+    level_set, centres = _level_sets(base)
+    weight = np.ones(len(base)) if weights is None else weights
+    forests, rates = [], []
+    with Workers(n_jobs) as workers:
+        for learn, measure in _halves(len(base), repeats, generator):
+            learning = LearningRows(
+                features.take(learn),
+                labels[learn],
+                level_set[learn],
+                len(centres),
+                None if weights is None else weights[learn],
+                Brier(),
+            )
+            forest = grow(learning, int(np.ceil(region_ratio)), workers)
+            leaves = forest.leaf_nodes(features.take(measure), level_set[measure], workers)
+            w, p = weight[measure], base[measure]
+            n = len(forest.nodes)
+            forests.append(forest)
+            rates.append(
+                _Rates(
+                    forest.tree,
+                    np.bincount(leaves, w, n).astype(float),
+                    np.bincount(leaves, w * (labels[measure] - p), n).astype(float),
+                    np.bincount(leaves, w * w * p * (1 - p), n).astype(float),
+                )
+            )
+    noise = np.bincount(level_set, weight * base * (1 - base)) / np.bincount(level_set, weight)
+    spread = _spread(rates, noise)
+    return RegionalCorrection(centres, forests, [one.shrunk(spread) for one in rates])
+
+
+def _level_sets(base: Floats) -> tuple[Codes, Floats]:
+    """Return level sets of about equal size, and their mean probabilities, all different."""
+    wanted = int(np.clip(len(base) // _ROWS_PER_LEVEL_SET, 1, _MOST_LEVEL_SETS))
+    edges = np.unique(np.quantile(base, np.linspace(0, 1, wanted + 1)[1:-1]))
+    place = np.searchsorted(edges, base, side="right")
+    _, level_set = np.unique(place, return_inverse=True)  # ties may leave a level set empty
+    centres = np.bincount(level_set, base) / np.bincount(level_set)
+    return level_set.astype(np.int64), np.asarray(centres, float)
+
+
+def _halves(n: int, repeats: int, generator: np.random.Generator) -> list[tuple[Codes, Codes]]:
+    pairs = []
+    for _ in range(repeats):
+        is_first = generator.permutation(n) < n // 2
+        one, other = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+        pairs += [(one, other), (other, one)]
+    return pairs
+
+
+def _spread(rates: Sequence[_Rates], noise: Floats) -> Floats:
+    """Return ``tau^2`` of each level set, drawn towards that of all, in proportion to ``noise``."""
+    above, weight = np.sum([one.excess(len(noise)) for one in rates], axis=0)
+    everywhere = max(float(above.sum() / weight.sum()), 0.0)
+    usual = everywhere * noise / max(float(weight @ noise / weight.sum()), 1e-12)
+    pull = weight.mean()
+    return np.asarray((np.maximum(above, 0.0) + pull * usual) / (weight + pull), float)

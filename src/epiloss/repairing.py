@@ -1,0 +1,123 @@
+"""The loop: repair on one part of the rows, measure on the others, before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from epiloss.auditing import measured
+from epiloss.comparison import LOSSES, paired_difference
+from epiloss.errors import DataError, OptionError
+from epiloss.levelsets import Codes
+from epiloss.planning import stream
+from epiloss.repair.estimators import RegionRecalibrator, repaired
+from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, for_json
+from epiloss.scoring import Floats
+from epiloss.validation import Problem
+
+_TITLES = {
+    "score": "score",
+    "calibration_loss": "= calibration loss",
+    "grouping_loss": "+ grouping loss, at least",
+}
+
+
+@dataclass(frozen=True)
+class RepairResult(SavedAsJson):
+    """Audits of the same fresh rows before and after a repair, and by how much the losses changed.
+
+    ``rows`` are the numbers of these rows, and ``scores`` their repaired scores; a difference below
+    zero is an improvement.
+    """
+
+    before: Audit
+    after: Audit
+    differences: dict[str, Estimate]
+    rows: Codes = field(repr=False)
+    scores: Floats = field(repr=False)
+    repair: RegionRecalibrator = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+        plain: dict[str, Any] = for_json(
+            {
+                "schema": SCHEMA,
+                "before": self.before.to_dict(),
+                "after": self.after.to_dict(),
+                "differences": {name: one.to_dict() for name, one in self.differences.items()},
+            }
+        )
+        return plain
+
+    def __str__(self) -> str:
+        level = f"[{self.before.options['level']:.0%} interval]"
+        lines = [
+            f"repaired by {self.repair.method}, measured on {self.before.n_samples:,} rows that it has "
+            "not seen",
+            "",
+            f"{'':28}{'before':>10}{'after':>10}{'difference':>12} {level}",
+        ]
+        for name, title in _TITLES.items():
+            both = "".join(f"{getattr(one, name).value:>10.5f}" for one in (self.before, self.after))
+            change = self.differences[name]
+            interval = ""
+            if change.low is not None and change.high is not None:
+                interval = f" [{change.low:z.5f}, {change.high:z.5f}]"
+            pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
+            lines.append(f"{title:28}{both}{change.value:>z12.5f}{interval}{pvalue}")
+        return "\n".join([*lines, "", f"after: {self.after.verdict}"])
+
+
+def repair_audit(
+    result: Audit, recalibrator: RegionRecalibrator | None = None, part: float = 0.5
+) -> RepairResult:
+    """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
+    evidence = result.evidence
+    if evidence is None or evidence.problem.features is None:
+        raise OptionError("to repair by region the audit needs its rows and X. Audit with X.")
+    if not 0 < part < 1:
+        raise OptionError(
+            f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
+        )
+    problem, options = evidence.problem, result.options
+    recalibrator = RegionRecalibrator(rule=_rule_of(result)) if recalibrator is None else recalibrator
+    learn, fresh = _parts(problem, part, stream(options["random_state"], "repair"))
+    recalibrator.fit_problem(problem.take(learn))
+    given = problem.take(fresh)
+    assert given.features is not None
+    scores = repaired(recalibrator.repairs_, recalibrator.positive_, given.features, given.scores)
+    plan = replace(evidence.plan, recalibrate=None)
+    rule = _rule_of(result)
+    before, after = (
+        measured(one, plan, rule, {**options, "recalibrate": None}, evidence.display)
+        for one in (given, replace(given, scores=scores))
+    )
+    differences = {name: paired_difference(after, before, name) for name in LOSSES}
+    return RepairResult(before, after, differences, _numbers(given), scores, recalibrator)
+
+
+def _rule_of(result: Audit) -> Any:
+    assert result.evidence is not None
+    return result.evidence.rule
+
+
+def _numbers(problem: Problem) -> Codes:
+    assert problem.rows is not None  # some were taken
+    return problem.rows
+
+
+def _parts(problem: Problem, part: float, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Return the rows that learn and those that are fresh; clusters stay together."""
+    unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
+    n_units = int(unit.max()) + 1
+    learns = generator.permutation(n_units) < round(part * n_units)
+    learn, fresh = np.flatnonzero(learns[unit]), np.flatnonzero(~learns[unit])
+    for name, rows in (("learn the repair", learn), ("measure it", fresh)):
+        if len(rows) < 2 or len(np.unique(problem.labels[rows])) < 2:
+            raise DataError(
+                f"{len(rows)} rows are too few to {name}: both outcomes must be among them. "
+                "Bring more rows, or another part=."
+            )
+    return learn, fresh

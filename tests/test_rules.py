@@ -1,0 +1,105 @@
+"""Regions in words: the rule holds for exactly the rows of the region, and says nothing twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epiloss.features import Features
+from epiloss.partition import resolve_partition
+from epiloss.partition.base import LearningRows
+from epiloss.rules import Rule, Step, Wording, rule_of, shown_number
+from epiloss.scoring import Brier
+
+
+def table(n: int, seed: int) -> Features:
+    rng = np.random.default_rng(seed)
+    income = rng.normal(size=n)
+    income[rng.random(n) < 0.2] = np.nan
+    city = rng.choice(np.array(["Oslo", "Paris", "Rome", None], object), n)
+    return Features.read({"age": rng.integers(18, 90, n), "income": income, "city": city})
+
+
+def learning_rows(features: Features, seed: int) -> LearningRows:
+    rng = np.random.default_rng(seed)
+    n = features.n_rows
+    age, city = features.column(0), features.column(2)
+    labels = (rng.random(n) < 0.2 + 0.5 * (age > 50) * (city == 1)).astype(float)
+    return LearningRows(features, labels, rng.integers(0, 3, n), 3, None, Brier())
+
+
+@pytest.mark.parametrize("name", ["tree", "stump"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rule_of_a_region_holds_for_its_rows_and_no_others(name: str, seed: int) -> None:
+    rows = learning_rows(table(1_500, seed), seed)
+    partition = resolve_partition(name, 30).fit(rows, np.random.default_rng(0), None)
+    fresh = table(1_000, seed + 100)
+    level_set = np.random.default_rng(seed).integers(0, 3, 1_000)
+    region = partition.assign(fresh, level_set)
+    for level, one in set(zip(level_set.tolist(), region.tolist(), strict=True)):
+        path = partition.path(level, one)
+        assert path is not None
+        inside = rule_of(path, fresh).holds(fresh) & (level_set == level)
+        np.testing.assert_array_equal(inside, (level_set == level) & (region == one))
+
+
+def test_bounds_on_one_feature_become_one_range() -> None:
+    features = Features.read({"age": [1.0, 2.0], "sex": ["f", "m"]})
+    steps = [
+        Step(0, False, 60.5, left=True, missing_left=False),
+        Step(1, True, 0.0, left=True, missing_left=False),
+        Step(0, False, 30.5, left=False, missing_left=False),
+        Step(0, False, 47.5, left=True, missing_left=False),
+    ]
+    assert str(rule_of(steps, features)) == "30.5 < age <= 47.5 and sex is f"
+
+
+def test_missing_values_are_said_where_there_are_any() -> None:
+    features = Features.read({"age": [1.0, np.nan], "sex": ["f", None]})
+    low = Step(0, False, 47.5, left=True, missing_left=True)
+    high = Step(0, False, 47.5, left=False, missing_left=True)
+    assert str(rule_of([low], features)) == "age <= 47.5 or missing"
+    assert str(rule_of([high], features)) == "age > 47.5"
+    known = Step(1, True, np.nan, left=False, missing_left=True)
+    other = Step(1, True, 0.0, left=False, missing_left=False)
+    assert str(rule_of([other, known], features)) == "sex is not f or missing"
+    unknown = Step(1, True, np.nan, left=True, missing_left=True)
+    assert str(rule_of([other, unknown], features)) == "sex is missing"
+
+
+def test_moments_and_truth_values_keep_their_units() -> None:
+    when = np.array(["2024-01-01", "2025-01-01"], "datetime64[D]")
+    features = Features.read({"when": when, "smokes": np.array([True, False])})
+    noon = float(np.datetime64("2024-07-02", "D").astype(int))
+    steps = [Step(0, False, noon, left=False, missing_left=False), Step(1, False, 0.5, True, False)]
+    assert str(rule_of(steps, features)) == "when > 2024-07-02 and smokes is false"
+
+
+def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
+    features = Features.read({"x": [1.0]})
+    steps = [
+        Step(0, False, 1_000_000.25, left=False, missing_left=False),
+        Step(0, False, 1_000_000.75, left=True, missing_left=False),
+    ]
+    assert str(rule_of(steps, features)) == "1,000,000.2 < x <= 1,000,000.7"
+
+
+def test_no_split_is_no_condition() -> None:
+    assert str(Rule((), ())) == "all of it"
+    assert Rule((), ()).holds(Features.read(np.zeros((3, 1)))).all()
+
+
+@given(st.floats(-1e14, 1e14), st.integers(3, 9))
+def test_a_shown_number_is_near_and_never_above(value: float, digits: int) -> None:
+    shown = float(shown_number(value, digits=digits).replace(",", ""))
+    assert abs(shown - value) <= 10.0 ** (1 - digits) * abs(value) + 1e-300
+    if abs(value) >= 1e-4:
+        assert shown <= value * (1 + 1e-12) + 1e-12 if value > 0 else shown <= value * (1 - 1e-12)
+
+
+def test_missing_values_are_looked_for_once() -> None:
+    wording = Wording(Features.read(np.array([[1.0], [np.nan]])))
+    assert wording.has_missing(0)
+    assert wording.has_missing(0)

@@ -1,0 +1,101 @@
+"""The verdict: each branch of its table, with intervals that straddle what matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import epiloss
+from epiloss.results import Audit, Estimate
+from epiloss.simulate import Sigmoid
+from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, verdict
+
+
+@pytest.fixture(scope="module")
+def base() -> Audit:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    result = epiloss.audit(sample.y, sample.scores, sample.X, method="partition", bins=5)
+    return replace(result, uninformed=0.25)  # so that 0.0025 matters
+
+
+def loss(value: float, stderr: float, *, tested: bool = True) -> Estimate:
+    pvalue = (0.001 if value > 1.645 * stderr else 0.4) if tested else None
+    return Estimate(value, stderr, value - 2 * stderr, value + 2 * stderr, pvalue)
+
+
+LARGE, SMALL, THERE_BUT_SMALL = loss(0.01, 0.001), loss(0.0, 0.0005), loss(0.001, 0.0002)
+UNSURE, AROUND = loss(0.003, 0.002), loss(0.002, 0.0008)
+
+
+@pytest.mark.parametrize(
+    ("grouping", "calibration", "kind"),
+    [
+        (LARGE, SMALL, REPAIR),
+        (LARGE, LARGE, REPAIR),
+        (LARGE, UNSURE, REPAIR),
+        (SMALL, LARGE, RECALIBRATE),
+        (UNSURE, LARGE, RECALIBRATE),
+        (THERE_BUT_SMALL, LARGE, RECALIBRATE),
+        (SMALL, SMALL, FINE),
+        (THERE_BUT_SMALL, SMALL, FINE),
+        (THERE_BUT_SMALL, THERE_BUT_SMALL, FINE),
+        (UNSURE, SMALL, UNCLEAR),
+        (SMALL, UNSURE, UNCLEAR),
+        (AROUND, SMALL, UNCLEAR),
+        (SMALL, AROUND, UNCLEAR),
+    ],
+)
+def test_every_branch(base: Audit, grouping: Estimate, calibration: Estimate, kind: str) -> None:
+    result = verdict(
+        replace(base, grouping_loss=grouping, calibration_loss=replace(calibration, pvalue=None))
+    )
+    assert result.kind == kind
+    assert result.matters == pytest.approx(0.0025)
+    assert str(result).endswith(".")
+    assert (result.rows is not None) == (kind == UNCLEAR or (grouping is UNSURE and kind == RECALIBRATE))
+
+
+def test_repair_names_the_worst_regions_that_can_be_told_from_noise(base: Audit) -> None:
+    sentence = str(base.verdict)
+    worst = base.worst_regions(1)
+    assert base.verdict.kind == REPAIR
+    assert worst["pvalue_adjusted"][0] < 0.05
+    assert str(worst["rule"][0]) in sentence
+
+
+def test_too_little_data_says_how_many_rows_would_tell(base: Audit) -> None:
+    few = replace(base, n_samples=1_000, grouping_loss=loss(0.0, 0.005), calibration_loss=SMALL)
+    rows = verdict(few).rows
+    assert rows is not None
+    # four times the standard error asks for sixteen times the rows
+    fewer = replace(few, grouping_loss=loss(0.0, 0.00125))
+    assert verdict(fewer).kind == UNCLEAR or verdict(fewer).rows is None
+    assert 10_000 < rows < 40_000
+    assert f"{rows:,}" in str(verdict(few))
+
+
+def test_so_many_rows_do_tell() -> None:
+    sample = Sigmoid(perturbation="step").sample(120, random_state=3)
+    few = epiloss.audit(sample.y, sample.scores, sample.X, bins=3, method="partition").verdict
+    assert few.kind in (UNCLEAR, RECALIBRATE)
+    assert few.rows is not None
+    more = Sigmoid(perturbation="step").sample(min(few.rows, 20_000), random_state=4)
+    assert epiloss.audit(more.y, more.scores, more.X, bins=5).verdict.kind == REPAIR
+
+
+def test_a_calibrated_score_without_groups_is_fine() -> None:
+    sample = Sigmoid(grouping=0.0).sample(20_000)
+    assert epiloss.audit(sample.y, sample.scores, sample.X).verdict.kind == FINE
+
+
+def test_an_overconfident_score_without_groups_is_to_be_recalibrated() -> None:
+    sample = Sigmoid(grouping=0.0, miscalibration=2.0).sample(20_000)
+    result = epiloss.audit(sample.y, sample.scores, sample.X).verdict
+    assert result.kind == RECALIBRATE
+    assert "8 points" in result.sentence
+
+
+def test_a_loss_without_an_interval_is_judged_by_its_value(base: Audit) -> None:
+    infinite = replace(base, calibration_loss=Estimate(float("inf")), grouping_loss=SMALL)
+    assert verdict(infinite).kind == RECALIBRATE
