@@ -20,6 +20,7 @@ from pyarrow import csv, feather, parquet
 
 import epiloss
 from epiloss.cli import main
+from epiloss.files import read_file
 
 N = 400
 _generator = np.random.default_rng(0)
@@ -204,12 +205,49 @@ def test_the_report_shows_the_rows_by_the_columns_asked_for(run: Run) -> None:
     answer = run(*command, "--method", "partition", "--display", "who", "--report", "r.html")
     assert answer.code == 0
     page = Path("r.html").read_text()
-    assert page.startswith("<!doctype html>")
+    assert page.startswith("<!DOCTYPE html>")
     assert "patient \\u003c" in page
     assert "patient <" not in page
     assert "who is" not in answer.out  # shown, and no feature
     assert run(*command, "--report", "r.html").code == 2
     assert Path("r.html").read_text() == page
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.arrow"])
+def test_a_repair_is_measured_written_saved_and_applied(name: str, run: Run) -> None:
+    write("data.csv", **COLUMNS)
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
+    made = ("--repair", name, "--save-repair", "repair.json", "--repair-method", "regions")
+    answer = run(*command, *made)
+    assert answer.code == 0
+    assert "difference" in answer.out
+    fresh = read_file(name)
+    assert list(fresh) == ["row", "p_repaired"]
+    assert len(fresh["row"]) == N // 2
+    assert run(*command, *made).code == 2
+    applied = run("apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv")
+    assert applied.code == 0
+    everyone = read_file("all.csv")["p_repaired"]
+    np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
+
+
+def test_json_holds_the_repair_too(data: str, run: Run) -> None:
+    command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--json")
+    plain = json.loads(run(*command, "--save-repair", "repair.json").out)
+    assert set(plain["repair"]["differences"]) == {"score", "calibration_loss", "grouping_loss"}
+
+
+def test_a_repair_that_does_not_fit_the_file_is_told(data: str, run: Run) -> None:
+    command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--method", "partition")
+    assert run(*command, "--save-repair", "repair.json").code == 0
+    write("other.csv", p=P)
+    applied = run("apply", "repair.json", "other.csv", "--score", "p", "--output", "all.csv")
+    assert applied.code == 4
+    assert "'a'" in applied.err
+    refused = run("apply", "data.csv", "other.csv", "--score", "p", "--output", "all.csv")
+    assert refused.code == 4
+    assert run("apply", "repair.json", data, "--score", "p", "--output", "all.xlsx").code == 2
+    assert not Path("all.csv").exists()
 
 
 # what is wrong

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 crash, 2 wrong usage, 4 bad data.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
@@ -18,6 +19,7 @@ import click
 from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 
 if TYPE_CHECKING:
+    from epiloss.repairing import RepairResult
     from epiloss.results import Audit
 
 EXIT_CRASH, EXIT_USAGE, EXIT_DATA = 1, 2, 4
@@ -78,7 +80,21 @@ def _audit_options(command: Any) -> Any:
         click.option(
             "--report", type=click.Path(dir_okay=False), help="Also write a page to look at (HTML)."
         ),
-        click.option("--force", is_flag=True, help="Overwrite the output and the report."),
+        click.option(
+            "--repair",
+            type=click.Path(dir_okay=False),
+            help="Also repair on half of the rows, measure on the others and write their scores here.",
+        ),
+        click.option(
+            "--repair-method",
+            type=click.Choice(["boosted", "regions"]),
+            default="boosted",
+            show_default=True,
+        ),
+        click.option(
+            "--save-repair", type=click.Path(dir_okay=False), help="Write the repair itself (JSON)."
+        ),
+        click.option("--force", is_flag=True, help="Overwrite what is written."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -137,9 +153,36 @@ def audit(
         sample_weight=column(columns, weight, "--weight") if weight else None,
         clusters=column(columns, clusters, "--clusters") if clusters else None,
         display=shown or None,
+        scores=scores,
         pos_label=None if pos_label is None else _label_named(labels, pos_label),
         classes=[_label_named(labels, name) for name in classes] or None,
     )
+
+
+@cli.command()
+@click.argument("repair", type=click.Path(dir_okay=False))
+@click.argument("file")
+@click.option(
+    "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
+)
+@click.option("--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+def apply(repair: str, file: str, scores: tuple[str, ...], output: str, force: bool) -> None:
+    """Repair the scores in FILE by a saved REPAIR; the columns that it learned from must be there."""
+    import numpy as np
+
+    from epiloss.files import column, read_file, write_table
+    from epiloss.repair import load_repair
+
+    _check_output({"output": output, "force": force})
+    loaded = load_repair(repair)
+    columns = read_file(file)
+    chosen = [column(columns, name, "--score") for name in scores]
+    given = chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
+    X = {name: column(columns, name, "the repair") for name in loaded.features_in_.names}
+    better = loaded.predict(X, given)
+    _write(output, lambda path: write_table(path, _score_columns(scores, better)))
+    click.echo(f"{len(better):,} rows repaired: {output}", err=True)
 
 
 @cli.command()
@@ -226,10 +269,11 @@ def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str
     return wide
 
 
-def _run(options: dict[str, Any], **data: Any) -> None:
+def _run(options: dict[str, Any], *, scores: tuple[str, ...] = ("score",), **data: Any) -> None:
     from epiloss.auditing import audit as run_audit
 
     as_json, output, report = (options.pop(name) for name in ("as_json", "output", "report"))
+    repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     options.pop("force")
     options = {name: value for name, value in options.items() if value is not None}
     with _working(f"auditing {len(data['y_true']):,} rows"):
@@ -237,10 +281,39 @@ def _run(options: dict[str, Any], **data: Any) -> None:
     for path, write in ((output, result.to_json), (report, result.to_html)):
         if path:
             _write(path, write)
-    click.echo(result.to_json() if as_json else str(result))
+    loop = _repaired(result, repair, scores) if repair["repair"] or repair["save_repair"] else None
+    if as_json:
+        plain = result.to_dict() | ({} if loop is None else {"repair": loop.to_dict()})
+        click.echo(json.dumps(plain, indent=1, allow_nan=False))
+        return
+    click.echo(str(result) if loop is None else f"{result}\n\n{loop}")
 
 
-def _write(path: str, write: Callable[[str], str]) -> None:
+def _repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...]) -> RepairResult:
+    """Repair, measure, and write what was asked for."""
+    from epiloss.files import write_table
+    from epiloss.repair import RegionRecalibrator
+
+    with _working("repairing"):
+        loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
+    if repair["repair"]:
+        columns = {"row": loop.rows, **_score_columns(scores, loop.scores)}
+        _write(repair["repair"], lambda path: write_table(path, columns))
+    if repair["save_repair"]:
+        _write(repair["save_repair"], loop.repair.save)
+    return loop
+
+
+def _score_columns(names: tuple[str, ...], scores: Any) -> dict[str, Any]:
+    """Return repaired scores under the names of the given ones."""
+    return (
+        {f"{names[0]}_repaired": scores}
+        if scores.ndim == 1
+        else {f"{name}_repaired": scores[:, k] for k, name in enumerate(names)}
+    )
+
+
+def _write(path: str, write: Callable[[str], object]) -> None:
     try:
         write(path)
     except OSError as error:
@@ -248,7 +321,7 @@ def _write(path: str, write: Callable[[str], str]) -> None:
 
 
 def _check_output(options: Mapping[str, Any]) -> None:
-    for path in (options["output"], options["report"]):
+    for path in (options.get(name) for name in ("output", "report", "repair", "save_repair")):
         if path and Path(path).exists() and not options["force"]:
             raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.errors import DataError, MissingExtraError, printable
+from epiloss.atomic import replacing
+from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
@@ -39,6 +40,22 @@ def read_file(path: str) -> Mapping[str, Any]:
                 f"{path} cannot be read as Parquet, Arrow file, NPZ or comma-separated UTF-8 text: "
                 f"{reason}. Check that the file is whole and of one of these kinds."
             ) from error
+
+
+def write_table(path: str | Path, columns: Mapping[str, Any]) -> None:
+    """Write columns as Parquet, CSV or Arrow, as the name's ending says, wholly or not at all."""
+    pa, csv, feather, parquet = _arrow()
+    writers = {
+        ".parquet": parquet.write_table,
+        ".csv": csv.write_csv,
+        ".arrow": feather.write_feather,
+        ".feather": feather.write_feather,
+    }
+    ending = Path(path).suffix.lower()
+    if ending not in writers:
+        raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
+    with replacing(path) as temporary:
+        writers[ending](pa.table(dict(columns)), str(temporary))
 
 
 def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
@@ -94,14 +111,19 @@ def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         )
 
 
-def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
+def _arrow() -> tuple[Any, Any, Any, Any]:
     try:
-        import pyarrow as pa
+        import pyarrow
         from pyarrow import csv, feather, parquet
     except ImportError:
         raise MissingExtraError(
             "files need pyarrow, which is not installed. Run: pip install 'epiloss[files]'"
         ) from None
+    return pyarrow, csv, feather, parquet
+
+
+def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
+    pa, csv, feather, parquet = _arrow()
     if head.startswith(b"PAR1"):
         table = parquet.read_table(source)
     elif head.startswith(b"ARROW1"):
