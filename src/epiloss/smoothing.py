@@ -24,6 +24,8 @@ class DistinctScores:
         """Gather rows; the result does not depend on their order, ties included."""
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
+            if weights is None and is_first.all():
+                return cls(scores, np.ones(len(scores)), labels.astype(float))
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)

@@ -85,7 +85,35 @@ def even_halves(
     keys = [np.bincount(unit, values) / n for values in (labels, scores)]
     if weights is not None or clusters is not None:
         keys.insert(0, np.bincount(unit, weights).astype(float))
-    coin = generator.random(-(-len(n) // 2)) < 0.5
-    second = np.empty(len(n), bool)
-    second[np.lexsort(keys)] = np.stack([coin, ~coin], axis=1).ravel()[: len(n)]
+    second = np.zeros(len(n), bool)
+    second[np.lexsort(keys)[dealt(len(n), generator)[1]]] = True
     return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])
+
+
+def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Deal the places 0 and 1, 2 and 3, ... to two halves at random, one each.
+
+    Examples
+    --------
+    >>> first, second = dealt(4, np.random.default_rng(0))
+    >>> np.sort(np.concatenate([first, second])).tolist()
+    [0, 1, 2, 3]
+    """
+    first = np.arange(0, n, 2) + (generator.random(-(-n // 2)) < 0.5)
+    second = first ^ 1  # the other of the two
+    return first[first < n], second[second < n]
+
+
+def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """Return scores and labels, 0 or 1, in the order of scores; of equal scores, zeros are first.
+
+    Examples
+    --------
+    >>> sorted_rows(np.array([0.5, 0.2, 0.5]), np.array([1.0, 1.0, 0.0]))
+    (array([0.2, 0.5, 0.5]), array([1., 0., 1.]))
+    """
+    # the bits of numbers that are not negative sort as they do, and leave a place for the label
+    bits = (scores + 0.0).view(np.uint64) << 1  # + 0.0: of -0.0, too
+    bits |= labels > 0
+    bits.sort()
+    return (bits >> 1).view(np.float64), (bits & 1).astype(float)

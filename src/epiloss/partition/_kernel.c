@@ -20,6 +20,7 @@
 #define BLOCK 32
 #define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
 #define LANES 32
+#define TOGETHER 16    /* rows that go down the trees together */
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
@@ -362,28 +363,59 @@ EXPORT void epiloss_split_rows(const uint8_t *codes, int64_t stride, const uint8
 typedef struct {
     double threshold;
     int32_t feature;
-    int32_t left;
-    int32_t right;
+    int32_t children[2]; /* left, right */
     uint8_t kind;
     uint8_t missing_left;
 } Node;
 
-/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first. */
+/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first.
+ *
+ * Some rows go down together, a step each in turn, so that none waits for what another reads from
+ * memory, and one that arrives makes room for the next. Children are looked up: no processor foresees
+ * which side it will be. */
 EXPORT void epiloss_apply(const Column *columns, const int64_t *rows, int64_t n, const Node *nodes,
                           int32_t *leaves) {
-    for (int64_t i = 0; i < n; i++) {
-        int32_t at = leaves[i];
-        while (nodes[at].left >= 0) {
-            const Node node = nodes[at];
-            const Column column = columns[node.feature];
-            const char *place = column.first + rows[i] * column.stride;
-            const double x = column.is_double ? *(const double *)place : (double)*(const float *)place;
-            const int goes_left = x != x                  ? node.missing_left
-                                  : node.kind == CATEGORY ? x == node.threshold
-                                                          : x <= node.threshold;
-            at = goes_left ? node.left : node.right;
+    int64_t walking[TOGETHER], next = n < TOGETHER ? n : TOGETHER;
+    for (int64_t k = 0; k < next; k++) walking[k] = k;
+    for (int64_t n_walking = next; n_walking > 0;)
+        for (int64_t k = 0; k < n_walking; k++) {
+            const int64_t i = walking[k];
+            const Node *node = &nodes[leaves[i]];
+            if (node->children[0] < 0) {
+                walking[k] = next < n ? next++ : walking[--n_walking];
+                continue;
+            }
+            const Column *column = &columns[node->feature];
+            const char *place = column->first + rows[i] * column->stride;
+            const double x = column->is_double ? *(const double *)place : (double)*(const float *)place;
+            int goes_right = !(x <= node->threshold);
+            if (node->kind == CATEGORY) goes_right = x != node->threshold;
+            if (x != x) goes_right = !node->missing_left;
+            leaves[i] = node->children[goes_right];
         }
-        leaves[i] = at;
+}
+
+/* found[i] = the curve at x[i], linear between the knots (at least two, in order) and flat outside.
+ *
+ * first[c] knots lie in the cells of [0, 1] before cell c, so that few, if any, are left to search. */
+EXPORT void epiloss_interpolate(const double *knots, const double *values, int64_t n_knots,
+                                const int32_t *first, int64_t n_cells, const double *x, int64_t n,
+                                double *found) {
+    for (int64_t i = 0; i < n; i++) {
+        const double inside = x[i] > 0.0 ? (x[i] < 1.0 ? x[i] : 1.0) : 0.0;
+        const int64_t cell = (int64_t)(inside * (double)n_cells);
+        int64_t right = first[cell], last = first[cell + 1];
+        while (right < last) {
+            const int64_t middle = (right + last) / 2;
+            if (knots[middle] < x[i])
+                right = middle + 1;
+            else
+                last = middle;
+        }
+        right = right < 1 ? 1 : right < n_knots ? right : n_knots - 1;
+        double share = (x[i] - knots[right - 1]) / (knots[right] - knots[right - 1]);
+        share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
+        found[i] = values[right - 1] + share * (values[right] - values[right - 1]);
     }
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.levelsets import Grid
 from epiloss.partition import _kernel  # type: ignore[attr-defined]  # made by the compiler
 from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
 from epiloss.scoring import Floats
@@ -31,6 +32,7 @@ _encode = _function("encode", "pipipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "ppipp")
+_interpolate = _function("interpolate", "ppipipip")
 
 
 def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
@@ -117,6 +119,23 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     rows = _rows(features, np.arange(features.n_rows) if features.rows is None else None)
     columns = _columns(features)
     _apply(_address(columns), _address(rows), len(rows), _address(nodes), _address(leaves))
+
+
+def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
+    """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
+    knots, values, x = (np.ascontiguousarray(one, np.float64) for one in (knots, values, x))
+    grid, found = Grid.of(knots), np.empty_like(x)
+    _interpolate(
+        _address(knots),
+        _address(values),
+        len(knots),
+        _address(grid.first),
+        grid.n_cells,
+        _address(x),
+        x.size,
+        _address(found),
+    )
+    return found
 
 
 def _rows(features: Features, rows: Integers | None) -> Integers:

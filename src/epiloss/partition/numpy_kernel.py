@@ -209,6 +209,16 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
         below = below[nodes["left"][leaves[below]] >= 0]
 
 
+def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
+    """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
+    right = np.clip(np.searchsorted(knots, x), 1, len(knots) - 1)
+    start, end = knots[right - 1], knots[right]
+    # numpy.interp divides by the step first, which overflows where scores are denormal
+    share = np.clip((x - start) / (end - start), 0, 1)
+    low, high = values[right - 1], values[right]
+    return np.asarray(low + share * (high - low), float)
+
+
 def _values(features: Features, rows: Integers, column: NDArray[Any]) -> Floats:
     """Return one value of each row, each from a column of its own."""
     rows = rows if features.rows is None else features.rows[rows]
