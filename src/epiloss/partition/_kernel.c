@@ -395,6 +395,17 @@ EXPORT void epiloss_apply(const Column *columns, const int64_t *rows, int64_t n,
         }
 }
 
+/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest. */
+WIDE EXPORT void epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
+                                         int64_t *high, int64_t *low) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t steps = (int64_t)rint(values[i] * 1099511627776.0);
+        const int64_t rest = steps & 0xfffff;
+        high[code[i]] += (steps - rest) / 0x100000;
+        low[code[i]] += rest;
+    }
+}
+
 /* found[i] = the curve at x[i], linear between the knots (at least two, in order) and flat outside.
  *
  * first[c] knots lie in the cells of [0, 1] before cell c, so that few, if any, are left to search. */

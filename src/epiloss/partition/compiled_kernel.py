@@ -13,10 +13,14 @@ from numpy.typing import NDArray
 
 from epiloss.features import Features
 from epiloss.levelsets import Grid
-from epiloss.partition import _kernel  # type: ignore[attr-defined]  # made by the compiler
+from epiloss.partition import (
+    _kernel,  # type: ignore[attr-defined]  # made by the compiler
+    numpy_kernel,
+)
 from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
 from epiloss.scoring import Floats
 
+_TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
@@ -32,6 +36,7 @@ _encode = _function("encode", "pipipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "ppipp")
+_add_fixed_point = _function("add_fixed_point", "ppipp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
@@ -119,6 +124,15 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     rows = _rows(features, np.arange(features.n_rows) if features.rows is None else None)
     columns = _columns(features)
     _apply(_address(columns), _address(rows), len(rows), _address(nodes), _address(leaves))
+
+
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
+    """Add values, rounded to 2**-40, to their cells' sums: steps of 2**-20 to one, the rest to the other."""
+    if np.abs(values).max(initial=0.0) >= _TOO_LARGE:
+        return numpy_kernel.add_fixed_point(code, values, high, low)
+    values = np.ascontiguousarray(values)
+    _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
+    return None
 
 
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:

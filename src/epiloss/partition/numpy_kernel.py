@@ -21,6 +21,8 @@ N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
 NUMBER, CATEGORY = 0, 1
 SQUARED, ENTROPY = 0, 1
 
+LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
+
 SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
 NODE = np.dtype(
     [
@@ -207,6 +209,15 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
         left = np.where(np.isnan(x), node["missing_left"] > 0, inside)
         leaves[below] = np.where(left, node["left"], node["right"])
         below = below[nodes["left"][leaves[below]] >= 0]
+
+
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
+    """Add values, rounded to 2**-40, to their cells' sums: steps of 2**-20 to one, the rest to the other."""
+    steps = np.rint(values * (LIMB * LIMB))
+    whole = np.floor(steps / LIMB)
+    # whole numbers below 2**53, so float64 bincount adds them exactly in any order
+    high += np.bincount(code, whole, len(high)).astype(np.int64)
+    low += np.bincount(code, steps - whole * LIMB, len(low)).astype(np.int64)
 
 
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
