@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 
 
@@ -32,12 +33,10 @@ def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Gene
     [2, 2]
     """
     order = generator.permutation(len(level_set))
-    order = order[order_by_code(level_set[order])]
     size = np.bincount(level_set)
-    rank = np.arange(len(level_set)) - np.repeat(np.cumsum(size) - size, size)
-    wanted = np.floor(size * fraction + generator.random(len(size)))
-    learns = rank < np.repeat(wanted, size)
-    return Fold(np.sort(order[learns]), np.sort(order[~learns]))
+    wanted = np.floor(size * fraction + generator.random(len(size))).astype(np.int64)
+    learns = kernel().first_of_each(order, level_set, wanted)
+    return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
 
 
 def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Generator) -> Fold:
@@ -52,19 +51,6 @@ def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Genera
     rank = generator.permutation(int(clusters.max()) + 1)[clusters]
     learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
     return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
-
-
-def order_by_code(codes: Codes) -> Codes:
-    """Return the stable order of small whole numbers, in linear time.
-
-    Examples
-    --------
-    >>> order_by_code(np.array([2, 0, 2, 1]))
-    array([1, 3, 0, 2])
-    """
-    # NumPy sorts 16-bit numbers by their digits
-    few = codes.max(initial=0) < 2**15
-    return np.argsort(codes.astype(np.int16) if few else codes, kind="stable")
 
 
 def even_halves(

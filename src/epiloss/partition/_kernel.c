@@ -406,6 +406,12 @@ WIDE EXPORT void epiloss_add_fixed_point(const int64_t *code, const double *valu
     }
 }
 
+/* among[row] = whether the row is, in the given order, among the first left[code] of its code. */
+EXPORT void epiloss_first_of_each(const int64_t *order, const int64_t *codes, int64_t n, int64_t *left,
+                                  uint8_t *among) {
+    for (int64_t i = 0; i < n; i++) among[order[i]] = left[codes[order[i]]]-- > 0;
+}
+
 /* found[i] = the curve at x[i], linear between the knots (at least two, in order) and flat outside.
  *
  * first[c] knots lie in the cells of [0, 1] before cell c, so that few, if any, are left to search. */

@@ -37,6 +37,7 @@ _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "ppipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp")
+_first_of_each = _function("first_of_each", "ppipp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
@@ -133,6 +134,14 @@ def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integer
     values = np.ascontiguousarray(values)
     _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
     return None
+
+
+def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
+    """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    among, left = np.empty(len(order), bool), wanted.copy()
+    codes = np.ascontiguousarray(codes)
+    _first_of_each(*map(_address, (order, codes)), len(order), *map(_address, (left, among)))
+    return among
 
 
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
-from epiloss.levelsets import Codes
+from epiloss.levelsets import Codes, order_by_code
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.codes import CodedFeatures, coded
 from epiloss.partition.kernel import kernel
 from epiloss.partition.numpy_kernel import ENTROPY, NODE, SQUARED, Integers, Records
 from epiloss.scoring import Brier, Floats
-from epiloss.splitting import order_by_code
 
 _WEIGHT_STEPS = 2**24  # weights are whole numbers of the largest one's steps
 
@@ -227,5 +226,8 @@ def _offsets(sizes: NDArray[Any]) -> Integers:
 
 def _sums(values: NDArray[Any], starts: Integers) -> Integers:
     """Return the sum over each node's rows; a node may have none."""
-    running = _offsets(values)
-    return np.asarray(running[starts[1:]] - running[starts[:-1]], np.int64)
+    sums = np.zeros(len(starts) - 1, np.int64)
+    some = starts[1:] > starts[:-1]
+    if len(values):
+        sums[some] = np.add.reduceat(values, starts[:-1][some], dtype=np.int64)
+    return sums

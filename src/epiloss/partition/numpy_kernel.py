@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.levelsets import order_by_code
 from epiloss.scoring import Floats
 
 N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
@@ -218,6 +219,16 @@ def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integer
     # whole numbers below 2**53, so float64 bincount adds them exactly in any order
     high += np.bincount(code, whole, len(high)).astype(np.int64)
     low += np.bincount(code, steps - whole * LIMB, len(low)).astype(np.int64)
+
+
+def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
+    """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    order = order[order_by_code(codes[order])]
+    size = np.bincount(codes, minlength=len(wanted))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    among = np.empty(len(order), bool)
+    among[order] = rank < np.repeat(wanted, size)
+    return among
 
 
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
