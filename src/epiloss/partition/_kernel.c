@@ -20,12 +20,19 @@
 #define BLOCK 32
 #define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
 #define LANES 32
+#define AHEAD 16       /* rows that are asked for before they are needed */
+#define LINE 64        /* bytes that come together from memory */
 #define TOGETHER 16    /* rows that go down the trees together */
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)
 #else
 #define EXPORT __attribute__((visibility("default")))
+#endif
+#if defined(__GNUC__)
+#define PREFETCH(place) __builtin_prefetch(place)
+#else
+#define PREFETCH(place) ((void)(place))
 #endif
 /* The search is done for eight values at a time where the processor can. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -45,18 +52,22 @@ typedef struct {
     int64_t is_double;
 } Column;
 
-/* code = the number of edges below the value. Counting all comparisons beats a binary search: many are
- * done at once, and none waits for another. */
+/* code = the number of edges below the value. First every fourth edge is compared with, which beats a
+ * binary search, as many comparisons are done at once and none waits for another; then two between. */
 #define SEARCH(NAME, REAL, INTEGER)                                                          \
     WIDE static void NAME(const REAL *restrict values, const REAL *restrict edges,          \
                           uint8_t *restrict codes) {                                        \
         for (int start = 0; start < CHUNK; start += LANES) {                                \
             const REAL *x = values + start;                                                 \
-            INTEGER below[LANES] = {0};                                                     \
-            for (int e = 0; e < EDGES; e++)                                                 \
-                for (int i = 0; i < LANES; i++) below[i] += edges[e] < x[i];                \
-            for (int i = 0; i < LANES; i++)                                                 \
-                codes[start + i] = (uint8_t)(x[i] != x[i] ? MISSING : below[i]);            \
+            INTEGER fours[LANES] = {0};                                                     \
+            for (int e = 3; e < EDGES; e += 4)                                              \
+                for (int i = 0; i < LANES; i++) fours[i] += edges[e] < x[i];                \
+            for (int i = 0; i < LANES; i++) {                                               \
+                int below = 4 * (int)fours[i];                                              \
+                below += (edges[below + 1] < x[i]) * 2;                                     \
+                below += edges[below] < x[i];                                               \
+                codes[start + i] = (uint8_t)(x[i] != x[i] ? MISSING : below);               \
+            }                                                                               \
         }                                                                                   \
     }
 
@@ -78,29 +89,31 @@ typedef struct {
     double doubles[BLOCK][CHUNK + PAD];
 } Tile;
 
-/* Copy some rows of up to BLOCK columns to where each column lies side by side: read with the stride
- * of a wide matrix they would push each other out of the cache. */
-static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t n) {
-    if (is_dense(columns, width) && !columns[0].is_double) {
-        for (int64_t i = 0; i < n; i++) {
-            const float *x = (const float *)(columns[0].first + rows[i] * columns[0].stride);
-            for (int64_t j = 0; j < width; j++) tile->floats[j][i] = x[j];
-        }
-    } else if (is_dense(columns, width)) {
-        for (int64_t i = 0; i < n; i++) {
-            const double *x = (const double *)(columns[0].first + rows[i] * columns[0].stride);
-            for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = x[j];
-        }
-    } else {
-        for (int64_t j = 0; j < width; j++)
-            for (int64_t i = 0; i < n; i++) {
-                const char *place = columns[j].first + rows[i] * columns[j].stride;
-                if (columns[j].is_double)
-                    tile->doubles[j][i] = *(const double *)place;
-                else
-                    tile->floats[j][i] = *(const float *)place;
-            }
+/* Copy size of the n rows of up to BLOCK columns to where each column lies side by side: read with the
+ * stride of a wide matrix they would push each other out of the cache. Rows lie far apart, so that those
+ * to come are asked for ahead. */
+static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t size,
+                 int64_t n) {
+    const int64_t stride = columns[0].stride;
+    const int is_double = columns[0].is_double != 0, dense = is_dense(columns, width);
+    const int64_t bytes = width * (int64_t)(is_double ? sizeof(double) : sizeof(float));
+    for (int64_t i = 0; dense && i < size; i++) {
+        const char *row = columns[0].first + rows[i] * stride;
+        const char *ahead = columns[0].first + rows[i + AHEAD < n ? i + AHEAD : i] * stride;
+        for (int64_t byte = 0; byte < bytes; byte += LINE) PREFETCH(ahead + byte);
+        if (is_double)
+            for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = ((const double *)row)[j];
+        else
+            for (int64_t j = 0; j < width; j++) tile->floats[j][i] = ((const float *)row)[j];
     }
+    for (int64_t j = 0; !dense && j < width; j++)
+        for (int64_t i = 0; i < size; i++) {
+            const char *place = columns[j].first + rows[i] * columns[j].stride;
+            if (columns[j].is_double)
+                tile->doubles[j][i] = *(const double *)place;
+            else
+                tile->floats[j][i] = *(const float *)place;
+        }
 }
 
 /* Encode n rows of one level set. edges: (columns, 63), read in each column's own type; codes: the
@@ -115,7 +128,7 @@ EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64
         const int64_t size = n - start < CHUNK ? n - start : CHUNK;
         for (int64_t block = 0; block < n_columns; block += BLOCK) {
             const int64_t width = n_columns - block < BLOCK ? n_columns - block : BLOCK;
-            fill(&tile, columns + block, width, rows + start, size);
+            fill(&tile, columns + block, width, rows + start, size, n - start);
             for (int64_t j = 0; j < width; j++) {
                 if (columns[block + j].is_double)
                     search_double(tile.doubles[j], double_edges + (block + j) * EDGES, found);
