@@ -237,7 +237,8 @@ static void scan(Split *best, int criterion, int64_t least, int feature, int kin
     }
 }
 
-/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once. */
+/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once:
+ * those from which on the left side is large enough, and up to which the right side is. */
 static inline void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
     int32_t count[CODES], ones[CODES];
     double gain[CODES], most[LANES_OF_GAIN];
@@ -248,23 +249,30 @@ static inline void scan_plain(Split *best, int64_t least, int feature, Sums all,
         ones[code] = (int32_t)(sum & 0xffffffffu);
     }
     const int32_t low = (int32_t)least, high = (int32_t)(all.count - least);
-    const double all_count = (double)all.count, all_ones = (double)all.ones;
+    int first = 0, end = 0;
     for (int code = 0; code < CODES; code++) {
-        const double left = (double)count[code], left_ones = (double)ones[code];
-        const double right = all_count - left, right_ones = all_ones - left_ones;
-        const double a = left_ones * left_ones * right;
-        const double b = right_ones * right_ones * left;
-        const double value = (a + b) / (left * right);
-        gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
+        first += count[code] < low;
+        end += count[code] <= high;
     }
-    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = gain[i];
-    for (int code = LANES_OF_GAIN; code < CODES; code += LANES_OF_GAIN)
-        for (int i = 0; i < LANES_OF_GAIN; i++)
-            most[i] = gain[code + i] > most[i] ? gain[code + i] : most[i];
+    if (first >= end) return;
+    first -= first % LANES_OF_GAIN;
+    const double all_count = (double)all.count, all_ones = (double)all.ones;
+    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = -INFINITY;
+    for (int some = first; some < end; some += LANES_OF_GAIN)
+        for (int i = 0; i < LANES_OF_GAIN; i++) {
+            const int code = some + i;
+            const double left = (double)count[code], left_ones = (double)ones[code];
+            const double right = all_count - left, right_ones = all_ones - left_ones;
+            const double a = left_ones * left_ones * right;
+            const double b = right_ones * right_ones * left;
+            const double value = (a + b) / (left * right);
+            gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
+            most[i] = gain[code] > most[i] ? gain[code] : most[i];
+        }
     double top = most[0];
     for (int i = 1; i < LANES_OF_GAIN; i++) top = most[i] > top ? most[i] : top;
     if (!(top > best->gain)) return;
-    int code = 0;
+    int code = first;
     while (gain[code] != top) code++;
     *best = (Split){top, feature, (uint8_t)code, count[code] >= all.count - count[code]};
 }
