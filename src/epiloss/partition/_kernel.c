@@ -22,6 +22,7 @@
 #define LANES 32
 #define AHEAD 16       /* rows that are asked for before they are needed */
 #define LINE 64        /* bytes that come together from memory */
+#define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
 #define TOGETHER 16    /* rows that go down the trees together */
 
 #if defined(_WIN32)
@@ -74,14 +75,18 @@ typedef struct {
 SEARCH(search_float, float, int32_t)
 SEARCH(search_double, double, int64_t)
 
-/* Tell whether the values of a row lie side by side, in columns of one type. */
-static int is_dense(const Column *columns, int64_t n) {
+/* The bytes of a row whose values lie side by side, in columns of one type; else 0. */
+static int64_t width_of(const Column *columns, int64_t n) {
     const int64_t size = columns[0].is_double ? sizeof(double) : sizeof(float);
     for (int64_t j = 1; j < n; j++)
         if (columns[j].is_double != columns[0].is_double || columns[j].stride != columns[0].stride ||
             columns[j].first != columns[0].first + j * size)
             return 0;
-    return 1;
+    return n * size;
+}
+
+static inline void ask_for(const char *place, int64_t bytes) {
+    for (int64_t byte = 0; byte < bytes; byte += LINE) PREFETCH(place + byte);
 }
 
 typedef struct {
@@ -94,19 +99,16 @@ typedef struct {
  * to come are asked for ahead. */
 static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t size,
                  int64_t n) {
-    const int64_t stride = columns[0].stride;
-    const int is_double = columns[0].is_double != 0, dense = is_dense(columns, width);
-    const int64_t bytes = width * (int64_t)(is_double ? sizeof(double) : sizeof(float));
-    for (int64_t i = 0; dense && i < size; i++) {
+    const int64_t bytes = width_of(columns, width), stride = columns[0].stride;
+    for (int64_t i = 0; bytes && i < size; i++) {
         const char *row = columns[0].first + rows[i] * stride;
-        const char *ahead = columns[0].first + rows[i + AHEAD < n ? i + AHEAD : i] * stride;
-        for (int64_t byte = 0; byte < bytes; byte += LINE) PREFETCH(ahead + byte);
-        if (is_double)
+        if (i + AHEAD < n) ask_for(columns[0].first + rows[i + AHEAD] * stride, bytes);
+        if (columns[0].is_double)
             for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = ((const double *)row)[j];
         else
             for (int64_t j = 0; j < width; j++) tile->floats[j][i] = ((const float *)row)[j];
     }
-    for (int64_t j = 0; !dense && j < width; j++)
+    for (int64_t j = 0; !bytes && j < width; j++)
         for (int64_t i = 0; i < size; i++) {
             const char *place = columns[j].first + rows[i] * columns[j].stride;
             if (columns[j].is_double)
@@ -354,23 +356,25 @@ EXPORT void epiloss_split_rows(const uint8_t *codes, int64_t stride, const uint8
         middles[k] = starts[k + 1];
         if (split.feature < 0) continue;
         const uint8_t *column = codes + split.feature * stride;
+        const int is_category = kinds[split.feature] == CATEGORY;
+        uint8_t goes_left[CODES];
+        for (int code = 0; code < CODES; code++)
+            goes_left[code] = is_category ? code == split.code : code <= split.code;
+        if (!is_category) goes_left[MISSING] = split.missing_left != 0;
         int64_t left = starts[k], right = 0;
+        /* written to both sides, and kept on one: no processor foresees which, so there is no branch */
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) {
-            const uint8_t code = column[rows[i]];
-            const int goes_left = kinds[split.feature] == CATEGORY ? code == split.code
-                                  : code == MISSING                ? split.missing_left
-                                                                   : code <= split.code;
-            if (goes_left) {
-                rows[left] = rows[i];
-                labels[left] = labels[i];
-                if (weights) weights[left] = weights[i];
-                left++;
-            } else {
-                spare_rows[right] = rows[i];
-                spare_labels[right] = labels[i];
-                if (weights) spare_weights[right] = weights[i];
-                right++;
+            const int is_left = goes_left[column[rows[i]]];
+            spare_rows[right] = rows[i];
+            spare_labels[right] = labels[i];
+            rows[left] = rows[i];
+            labels[left] = labels[i];
+            if (weights) {
+                spare_weights[right] = weights[i];
+                weights[left] = weights[i];
             }
+            left += is_left;
+            right += !is_left;
         }
         memcpy(rows + left, spare_rows, (size_t)right * sizeof *rows);
         memcpy(labels + left, spare_labels, (size_t)right * sizeof *labels);
@@ -392,17 +396,20 @@ typedef struct {
 /* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first.
  *
  * Some rows go down together, a step each in turn, so that none waits for what another reads from
- * memory, and one that arrives makes room for the next. Children are looked up: no processor foresees
- * which side it will be. */
-EXPORT void epiloss_apply(const Column *columns, const int64_t *rows, int64_t n, const Node *nodes,
-                          int32_t *leaves) {
+ * memory, and one that arrives makes room for the next. Rows to come are asked for ahead where they are
+ * short. Children are looked up: no processor foresees which side it will be. */
+EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                          const Node *nodes, int32_t *leaves) {
     int64_t walking[TOGETHER], next = n < TOGETHER ? n : TOGETHER;
+    const int64_t bytes = n_columns ? width_of(columns, n_columns) : 0;
     for (int64_t k = 0; k < next; k++) walking[k] = k;
     for (int64_t n_walking = next; n_walking > 0;)
         for (int64_t k = 0; k < n_walking; k++) {
             const int64_t i = walking[k];
             const Node *node = &nodes[leaves[i]];
             if (node->children[0] < 0) {
+                if (bytes <= SHORT && next + AHEAD < n)
+                    ask_for(columns[0].first + rows[next + AHEAD] * columns[0].stride, bytes);
                 walking[k] = next < n ? next++ : walking[--n_walking];
                 continue;
             }

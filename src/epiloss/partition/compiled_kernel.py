@@ -35,7 +35,7 @@ def _function(name: str, signature: str) -> Any:
 _encode = _function("encode", "pipipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
-_apply = _function("apply", "ppipp")
+_apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp")
 _first_of_each = _function("first_of_each", "ppipp")
 _interpolate = _function("interpolate", "ppipipip")
@@ -124,7 +124,14 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     """Let each row go down from the node that ``leaves`` holds to its leaf, in place."""
     rows = _rows(features, np.arange(features.n_rows) if features.rows is None else None)
     columns = _columns(features)
-    _apply(_address(columns), _address(rows), len(rows), _address(nodes), _address(leaves))
+    _apply(
+        _address(columns),
+        len(columns),
+        _address(rows),
+        len(rows),
+        _address(nodes),
+        _address(leaves),
+    )
 
 
 def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
