@@ -32,12 +32,13 @@ class Grid:
         return len(self.first) - 2
 
     @classmethod
-    def of(cls, knots: Floats) -> Grid:
-        """Return a grid much finer than the knots, and small enough for the cache."""
-        n_cells = min(max(16 * len(knots), 1024), 2**16)
+    def of(cls, knots: Floats, n: int) -> Grid:
+        """Return a grid for ``n`` scores: finer than the knots, and small enough for the cache."""
+        n_cells = max(min(16 * len(knots), n // 4, 2**16), 256)
         cell = (np.clip(knots, 0, 1) * n_cells).astype(np.int64)
-        count = np.bincount(cell, minlength=n_cells + 1)
-        return cls(np.concatenate([[0], np.cumsum(count)]).astype(np.int32))
+        first = np.zeros(n_cells + 2, np.int32)
+        np.cumsum(np.bincount(cell, minlength=n_cells + 1), out=first[1:])
+        return cls(first)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class LevelSets:
         inner = self.edges[1:-1]
         if len(scores) < _MANY or not (scores.min() >= 0 and scores.max() <= 1):
             return np.searchsorted(inner, scores, side="right").astype(np.int64)
-        grid, level_set = Grid.of(inner), np.empty(len(scores), np.int64)
+        grid, level_set = Grid.of(inner, len(scores)), np.empty(len(scores), np.int64)
         for start in range(0, len(scores), _MANY):  # little at a time stays in the cache
             some, place = scores[start : start + _MANY], level_set[start : start + _MANY]
             cell = (some * grid.n_cells).astype(np.int32)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 
 
@@ -65,33 +66,25 @@ class WindowedLines:
         """Return the sums for lines on the abscissa ``x``."""
         w, y = rows.weight, rows.label_mean
         x = x - np.average(x, weights=w)  # centred: less cancellation in the cumulative sums
-        terms = np.stack([w, w * x, w * x * x, w * y, w * x * y])
-        cumulative = np.concatenate([np.zeros((5, 1)), np.cumsum(terms, axis=1)], axis=1)
-        return cls(rows, x, rows.mid_rank, cumulative)
+        cumulative = np.zeros((5, len(x) + 1))
+        for terms, sums in zip((w, w * x, w * x * x, w * y, w * x * y), cumulative, strict=True):
+            np.cumsum(terms, out=sums[1:])
+        rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
+        return cls(rows, x, rank, cumulative)
 
-    def fit(self, windows: Floats) -> tuple[Floats, Floats]:
-        """Return the fitted values (windows, scores), and their leave-one-out squared errors."""
-        mass, window = self.cumulative[0, -1], windows[:, None]
-        start = np.clip(self.rank - window / 2, 0, np.maximum(mass - window, 0))  # shifted at the ends
-        own = np.arange(len(self.x))
-        low = np.minimum(np.searchsorted(self.rank, start, side="left"), own)
-        high = np.maximum(np.searchsorted(self.rank, start + window, side="right"), own + 1)
-        weight, sx, sxx, sy, sxy = self.cumulative[:, high] - self.cumulative[:, low]
-        spread = sxx - sx * sx / weight
-        steep = spread > 1e-13 * self.cumulative[2, -1]  # else: rounding, or a single score
-        safe = np.where(steep, spread, 1.0)
-        slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
-        offset = self.x - sx / weight
-        fitted = sy / weight + slope * offset
-        leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
-        return fitted, self._leave_one_out(fitted, leverage)
+    def fit(self, window: float) -> tuple[Floats, Floats]:
+        """Return the fitted value and the leverage of each score, in windows of so much mass."""
+        fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, window)
+        return fitted, leverage
 
-    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> Floats:
+    def leave_one_out(self, window: float) -> float:
+        """Return the squared error of lines fitted without the rows that they are compared with."""
+        fitted, leverage = self.fit(window)
         mean = self.rows.label_mean
         squared = (mean - fitted) ** 2 + mean * (1 - mean)
         alone = leverage > 1 - 1e-9
         inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return np.asarray(inflated @ self.rows.weight, float)
+        return float(inflated @ self.rows.weight)
 
 
 def beta_calibration(blocks: DistinctScores) -> Floats:

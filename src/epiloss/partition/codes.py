@@ -92,16 +92,21 @@ def quantile_edges(values: NDArray[Any]) -> Floats:
     >>> quantile_edges(np.array([[1.0, 3.0, np.nan, 1.0]]))[0, :2].tolist()
     [2.0, inf]
     """
-    shape = (*values.shape[:-1], N_EDGES)
-    if values.shape[-1] < 2:
+    return _edges_among(np.sort(values, axis=-1))
+
+
+def _edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges of sorted values (..., rows)."""
+    shape = (*ordered.shape[:-1], N_EDGES)
+    if ordered.shape[-1] < 2:
         return np.full(shape, np.inf)
-    ordered = np.sort(values.reshape(-1, values.shape[-1]), axis=1)
+    ordered = ordered.reshape(-1, ordered.shape[-1])
     d, n = ordered.shape
     edges = np.full((d, N_EDGES), np.inf)
     present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
     place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
-    below, above = (np.take_along_axis(ordered, place - k, axis=1) for k in (1, 0))
-    edges[:, :-1] = _between(below, above)
+    place += n * np.arange(d)[:, None]
+    edges[:, :-1] = _between(ordered.take(place - 1), ordered.take(place))
     repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
     few = np.flatnonzero(repeated | (present < N_EDGES))
     few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
@@ -121,24 +126,23 @@ def _between(low: Floats, high: Floats) -> Floats:
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
     """Return the edges (samples, columns, 63), each a number of the column's own precision."""
     if isinstance(features.source, tuple):
-        columns = [
+        columns = (
             [features.take(sample).column(j) for sample in samples] for j in range(features.n_columns)
-        ]
-        return np.stack([quantile_edges(_side_by_side(parts)) for parts in columns], axis=1)
-    values = [features.take(sample).matrix.T for sample in samples]
-    blocks = _ranges(0, features.n_columns, _COLUMNS)
-    parts = (
-        quantile_edges(_side_by_side([one[first:last] for one in values])) for first, last in blocks
-    )
-    return np.concatenate(list(parts), axis=1)
+        )
+        return np.stack([_edges_among(_sorted(parts)) for parts in columns], axis=1)
+    source, blocks = features.source, _ranges(0, features.n_columns, _COLUMNS)
+    rows = [sample if features.rows is None else features.rows[sample] for sample in samples]
+    parts = (_sorted([source[one, first:last].T for one in rows]) for first, last in blocks)
+    return np.concatenate([_edges_among(part) for part in parts], axis=1)
 
 
-def _side_by_side(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays (..., rows) as one, missing values behind those with fewer rows."""
+def _sorted(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays (..., rows) as one, sorted; missing values are behind those with fewer rows."""
     most = max(part.shape[-1] for part in parts)
     whole = np.full((len(parts), *parts[0].shape[:-1], most), np.nan, parts[0].dtype)
     for part, place in zip(parts, whole, strict=True):
         place[..., : part.shape[-1]] = part
+    whole.sort(axis=-1)
     return whole
 
 

@@ -38,6 +38,7 @@ _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp")
 _first_of_each = _function("first_of_each", "ppipp")
+_windowed_lines = _function("windowed_lines", "ipppppp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
@@ -154,7 +155,7 @@ def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
     """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
     knots, values, x = (np.ascontiguousarray(one, np.float64) for one in (knots, values, x))
-    grid, found = Grid.of(knots), np.empty_like(x)
+    grid, found = Grid.of(knots, x.size), np.empty_like(x)
     _interpolate(
         _address(knots),
         _address(values),
@@ -166,6 +167,15 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
         _address(found),
     )
     return found
+
+
+def windowed_lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through its window, and its leverage."""
+    fitted, leverage = np.empty_like(x), np.empty_like(x)
+    size = np.array([window])
+    arrays = map(_address, (x, rank, cumulative, size, fitted, leverage))
+    _windowed_lines(len(x), *arrays)
+    return fitted, leverage
 
 
 def _rows(features: Features, rows: Integers | None) -> Integers:

@@ -241,6 +241,26 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
     return np.asarray(low + share * (high - low), float)
 
 
+def windowed_lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through its window, and its leverage.
+
+    The window is the given mass around its rank, shifted at the ends. ``cumulative`` (5, m + 1) are
+    sums of w, w x, w x^2, w y and w x y before each score.
+    """
+    start = np.clip(rank - window / 2, 0, max(cumulative[0, -1] - window, 0))
+    own = np.arange(len(x))
+    low = np.minimum(np.searchsorted(rank, start, side="left"), own)
+    high = np.maximum(np.searchsorted(rank, start + window, side="right"), own + 1)
+    weight, sx, sxx, sy, sxy = (sums[high] - sums[low] for sums in cumulative)
+    spread = sxx - sx * sx / weight
+    steep = spread > 1e-13 * cumulative[2, -1]  # else: rounding, or a single score
+    safe = np.where(steep, spread, 1.0)
+    slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
+    offset = x - sx / weight
+    leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
+    return sy / weight + slope * offset, leverage
+
+
 def _values(features: Features, rows: Integers, column: NDArray[Any]) -> Floats:
     """Return one value of each row, each from a column of its own."""
     rows = rows if features.rows is None else features.rows[rows]
