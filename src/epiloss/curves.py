@@ -82,9 +82,9 @@ class LocalLinear(CurveFitter):
         blocks = rows.in_blocks(self.coarse)
         coefficients = beta_calibration(blocks)
         rough = WindowedLines.prepare(blocks, calibrated(blocks.scores, coefficients))
-        best = min(windows.tolist(), key=rough.leave_one_out)
+        best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
         lines = WindowedLines.prepare(rows, calibrated(rows.scores, coefficients))
-        return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0], 0, 1))
+        return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,8 @@ def _measure(folds: Sequence[_FoldResult], rule: ScoringRule) -> LevelSetLosses:
     not depend on regions is read off all rows together.
     """
     stats = [fold.stats for fold in folds]
+    if len(stats) == 1:
+        return level_set_losses(stats[0], rule)
     together = stats[0].by_level_set()
     for part in stats[1:]:
         together = together.merge(part.by_level_set())

@@ -7,6 +7,7 @@ associative and commutative: any split of the rows, in any order, gives the same
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,11 @@ class RegionStats:
 
     def __getitem__(self, field: str) -> Floats:
         """Return one sum for every cell."""
-        high, low = self.sums[:, FIELDS.index(field)]
+        return self._values[FIELDS.index(field)]
+
+    @cached_property
+    def _values(self) -> Floats:
+        high, low = self.sums
         value: Floats = high / LIMB + low / (LIMB * LIMB)
         return value
 
@@ -141,6 +146,10 @@ class RegionStats:
 
     def by_level_set(self) -> RegionStats:
         """Return the statistics of the level sets, each a single region."""
+        return self._levels
+
+    @cached_property
+    def _levels(self) -> RegionStats:
         whole = self.relabel(np.zeros_like(self.region))
         return replace(whole, plan=(self.plan[0], ""))
 

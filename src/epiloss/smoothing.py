@@ -72,19 +72,19 @@ class WindowedLines:
         rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
         return cls(rows, x, rank, cumulative)
 
-    def fit(self, window: float) -> tuple[Floats, Floats]:
-        """Return the fitted value and the leverage of each score, in windows of so much mass."""
-        fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, window)
+    def fit(self, windows: Floats) -> tuple[Floats, Floats]:
+        """Return the fitted values (windows, scores), and their leverages."""
+        fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, windows)
         return fitted, leverage
 
-    def leave_one_out(self, window: float) -> float:
-        """Return the squared error of lines fitted without the rows that they are compared with."""
-        fitted, leverage = self.fit(window)
+    def leave_one_out(self, windows: Floats) -> Floats:
+        """Return the squared error in each size of windows, of lines that do not know their own row."""
+        fitted, leverage = self.fit(windows)
         mean = self.rows.label_mean
         squared = (mean - fitted) ** 2 + mean * (1 - mean)
         alone = leverage > 1 - 1e-9
         inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return float(inflated @ self.rows.weight)
+        return np.asarray(inflated @ self.rows.weight, float)
 
 
 def beta_calibration(blocks: DistinctScores) -> Floats:

@@ -464,31 +464,34 @@ EXPORT void epiloss_interpolate(const double *knots, const double *values, int64
     }
 }
 
-/* The value at each x of the least-squares line through the mass *size around its rank, shifted at the
- * ends, and its leverage. cumulative: (5, m + 1), sums of w, w x, w x^2, w y, w x y before each score. */
+/* The value at each x of the least-squares line through each window, so much mass around the rank of x,
+ * shifted at the ends, and its leverage: (windows, m). cumulative: (5, m + 1), sums of w, w x, w x^2,
+ * w y and w x y before each score. */
 EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *rank,
-                                   const double *cumulative, const double *size, double *fitted,
-                                   double *leverage) {
-    const double *w = cumulative, *wx = w + m + 1, *wxx = wx + m + 1, *wy = wxx + m + 1, *wxy = wy + m + 1;
-    const double window = *size, last = w[m] - window > 0.0 ? w[m] - window : 0.0;
-    const double least = 1e-13 * wxx[m];
-    int64_t from = 0, to = 0;
-    for (int64_t i = 0; i < m; i++) {
-        double start = rank[i] - window / 2.0;
-        start = start < 0.0 ? 0.0 : start > last ? last : start;
-        while (from < m && rank[from] < start) from++;
-        while (to < m && rank[to] <= start + window) to++;
-        const int64_t low = from < i ? from : i, high = to > i + 1 ? to : i + 1;
-        const double weight = w[high] - w[low], sx = wx[high] - wx[low], sy = wy[high] - wy[low];
-        const double spread = wxx[high] - wxx[low] - sx * sx / weight;
-        const double offset = x[i] - sx / weight;
-        double slope = 0.0, own = 0.0;
-        if (spread > least) { /* else: rounding, or a single score */
-            slope = (wxy[high] - wxy[low] - sx * sy / weight) / spread;
-            own = offset * offset / spread;
+                                   const double *cumulative, int64_t n_windows, const double *windows,
+                                   double *fitted, double *leverage) {
+    const double *w = cumulative, *wx = w + m + 1, *wxx = wx + m + 1, *wy = wxx + m + 1;
+    const double *wxy = wy + m + 1, least = 1e-13 * wxx[m];
+    for (int64_t k = 0; k < n_windows; k++, fitted += m, leverage += m) {
+        const double last = w[m] - windows[k] > 0.0 ? w[m] - windows[k] : 0.0;
+        int64_t from = 0, to = 0;
+        for (int64_t i = 0; i < m; i++) {
+            double start = rank[i] - windows[k] / 2.0;
+            start = start < 0.0 ? 0.0 : start > last ? last : start;
+            while (from < m && rank[from] < start) from++;
+            while (to < m && rank[to] <= start + windows[k]) to++;
+            const int64_t low = from < i ? from : i, high = to > i + 1 ? to : i + 1;
+            const double weight = w[high] - w[low], sx = wx[high] - wx[low], sy = wy[high] - wy[low];
+            const double spread = wxx[high] - wxx[low] - sx * sx / weight;
+            const double offset = x[i] - sx / weight;
+            double slope = 0.0, own = 0.0;
+            if (spread > least) { /* else: rounding, or a single score */
+                slope = (wxy[high] - wxy[low] - sx * sy / weight) / spread;
+                own = offset * offset / spread;
+            }
+            fitted[i] = sy / weight + slope * offset;
+            leverage[i] = 1.0 / weight + own;
         }
-        fitted[i] = sy / weight + slope * offset;
-        leverage[i] = 1.0 / weight + own;
     }
 }
 

@@ -132,7 +132,7 @@ def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
         return np.stack([_edges_among(_sorted(parts)) for parts in columns], axis=1)
     source, blocks = features.source, _ranges(0, features.n_columns, _COLUMNS)
     rows = [sample if features.rows is None else features.rows[sample] for sample in samples]
-    parts = (_sorted([source[one, first:last].T for one in rows]) for first, last in blocks)
+    parts = (_sorted([source[:, first:last][one].T for one in rows]) for first, last in blocks)
     return np.concatenate([_edges_among(part) for part in parts], axis=1)
 
 

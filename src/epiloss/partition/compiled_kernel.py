@@ -38,7 +38,7 @@ _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp")
 _first_of_each = _function("first_of_each", "ppipp")
-_windowed_lines = _function("windowed_lines", "ipppppp")
+_windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
@@ -169,12 +169,21 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
     return found
 
 
-def windowed_lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
-    """Return the value at each ``x`` of the least-squares line through its window, and its leverage."""
-    fitted, leverage = np.empty_like(x), np.empty_like(x)
-    size = np.array([window])
-    arrays = map(_address, (x, rank, cumulative, size, fitted, leverage))
-    _windowed_lines(len(x), *arrays)
+def windowed_lines(
+    x: Floats, rank: Floats, cumulative: Floats, windows: Floats
+) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through each window, and its leverage."""
+    fitted, leverage = np.empty((2, len(windows), len(x)))
+    _windowed_lines(
+        len(x),
+        _address(x),
+        _address(rank),
+        _address(cumulative),
+        len(windows),
+        _address(windows),
+        _address(fitted),
+        _address(leverage),
+    )
     return fitted, leverage
 
 
@@ -204,4 +213,7 @@ def _address(array: NDArray[Any] | None) -> int | None:
     if array is None:
         return None
     assert array.flags.c_contiguous  # the loops know no other layout
-    return array.ctypes.data
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
+        return array.ctypes.data

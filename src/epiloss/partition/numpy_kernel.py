@@ -241,12 +241,19 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
     return np.asarray(low + share * (high - low), float)
 
 
-def windowed_lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
-    """Return the value at each ``x`` of the least-squares line through its window, and its leverage.
+def windowed_lines(
+    x: Floats, rank: Floats, cumulative: Floats, windows: Floats
+) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through each window, and its leverage.
 
-    The window is the given mass around its rank, shifted at the ends. ``cumulative`` (5, m + 1) are
-    sums of w, w x, w x^2, w y and w x y before each score.
+    A window is so much mass around the rank of ``x``, shifted at the ends. ``cumulative`` (5, m + 1)
+    are sums of w, w x, w x^2, w y and w x y before each score. The results are (windows, m).
     """
+    lines = [_lines(x, rank, cumulative, window) for window in windows.tolist()]
+    return np.stack([fitted for fitted, _ in lines]), np.stack([leverage for _, leverage in lines])
+
+
+def _lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
     start = np.clip(rank - window / 2, 0, max(cumulative[0, -1] - window, 0))
     own = np.arange(len(x))
     low = np.minimum(np.searchsorted(rank, start, side="left"), own)
