@@ -120,25 +120,36 @@ static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t
 
 /* Encode n rows of one level set. edges: (columns, 63), read in each column's own type; codes: the
  * rows' place in the first column, stride bytes before that in the next. */
-EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
-                           const float *float_edges, const double *double_edges, uint8_t *codes,
-                           int64_t stride) {
-    Tile tile;
+static void encode_level_set(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                             const float *float_edges, const double *double_edges, uint8_t *codes,
+                             int64_t stride, Tile *tile) {
     uint8_t found[CHUNK];
-    memset(&tile, 0, sizeof tile);
     for (int64_t start = 0; start < n; start += CHUNK) {
         const int64_t size = n - start < CHUNK ? n - start : CHUNK;
         for (int64_t block = 0; block < n_columns; block += BLOCK) {
             const int64_t width = n_columns - block < BLOCK ? n_columns - block : BLOCK;
-            fill(&tile, columns + block, width, rows + start, size, n - start);
+            fill(tile, columns + block, width, rows + start, size, n - start);
             for (int64_t j = 0; j < width; j++) {
                 if (columns[block + j].is_double)
-                    search_double(tile.doubles[j], double_edges + (block + j) * EDGES, found);
+                    search_double(tile->doubles[j], double_edges + (block + j) * EDGES, found);
                 else
-                    search_float(tile.floats[j], float_edges + (block + j) * EDGES, found);
+                    search_float(tile->floats[j], float_edges + (block + j) * EDGES, found);
                 memcpy(codes + (block + j) * stride + start, found, (size_t)size);
             }
         }
+    }
+}
+
+/* Encode rows, those of level set s from starts[s] on. edges: (level sets, columns, 63). */
+EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows,
+                           const int64_t *starts, int64_t n_level_sets, const float *float_edges,
+                           const double *double_edges, uint8_t *codes, int64_t stride) {
+    Tile tile;
+    memset(&tile, 0, sizeof tile);
+    for (int64_t s = 0; s < n_level_sets; s++) {
+        const int64_t before = s * n_columns * EDGES;
+        encode_level_set(columns, n_columns, rows + starts[s], starts[s + 1] - starts[s],
+                         float_edges + before, double_edges + before, codes + starts[s], stride, &tile);
     }
 }
 

@@ -18,7 +18,7 @@ from epiloss.partition.numpy_kernel import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
-_COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
+_COLUMNS, _ROWS = 128, 16_384  # what is worked on at a time
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,18 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
         samples = [_sample(rows[starts[s] : starts[s + 1]]) for s in range(first, last)]
         edges[first:last] = _edges(features, samples)
 
-    def encode(part: tuple[int, int, int]) -> None:
-        s, first, last = part
-        loops.encode(features, rows[first:last], edges[s], codes[:, first:last])
+    def encode(part: tuple[slice, Codes]) -> None:
+        some, ends = part
+        inside = slice(ends[0], ends[-1])
+        loops.encode(features, rows[inside], ends - ends[0], edges[some], codes[:, inside])
 
-    parts = [(s, *part) for s, ends in enumerate(pairwise(starts)) for part in _ranges(*ends, _ROWS)]
+    parts = [(slice(0, n_level_sets), starts)]
+    if len(rows) > _ROWS:  # else the calls would take longer than the work
+        parts = [
+            (slice(s, s + 1), np.array(part))
+            for s, ends in enumerate(pairwise(starts.tolist()))
+            for part in _ranges(*ends, _ROWS)
+        ]
     workers.run(find_edges, _ranges(0, n_level_sets, max(_COLUMNS // max(d, 1), 1)))
     workers.run(encode, parts)
     kinds = np.zeros(d, np.uint8)

@@ -32,7 +32,7 @@ def _function(name: str, signature: str) -> Any:
     return function
 
 
-_encode = _function("encode", "pipipppi")
+_encode = _function("encode", "pippipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
 _apply = _function("apply", "pipipp")
@@ -42,15 +42,18 @@ _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
-def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
-    """Write the codes (columns, rows) of some rows."""
+def encode(
+    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
+) -> None:
+    """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     rows, columns = _rows(features, rows), _columns(features)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
     _encode(
         _address(columns),
         len(columns),
         _address(rows),
-        len(rows),
+        _address(starts),
+        len(starts) - 1,
         _address(as_floats),
         _address(as_doubles),
         codes.ctypes.data,

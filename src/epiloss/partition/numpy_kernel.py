@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,16 @@ Records = NDArray[np.void]
 Integers = NDArray[np.int64]
 
 
-def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
-    """Write the codes (columns, rows) of some rows."""
+def encode(
+    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
+) -> None:
+    """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     chosen = features.take(rows)
     for j in range(features.n_columns):
-        codes[j] = np.searchsorted(edges[j], chosen.column(j))  # what is missing sorts behind all edges
+        column = chosen.column(j)
+        for s, (first, last) in enumerate(pairwise(starts.tolist())):
+            # what is missing sorts behind all edges
+            codes[j, first:last] = np.searchsorted(edges[s, j], column[first:last])
 
 
 def best_splits(
