@@ -18,7 +18,8 @@ from epiloss.partition.numpy_kernel import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
-_COLUMNS, _ROWS = 128, 16_384  # what is worked on at a time
+_COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
+_FEW = 64  # columns, up to which several level sets' are sorted together
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
             for s, ends in enumerate(pairwise(starts.tolist()))
             for part in _ranges(*ends, _ROWS)
         ]
-    workers.run(find_edges, _ranges(0, n_level_sets, max(_COLUMNS // max(d, 1), 1)))
+    workers.run(find_edges, _ranges(0, n_level_sets, max(_FEW // max(d, 1), 1)))
     workers.run(encode, parts)
     kinds = np.zeros(d, np.uint8)
     categories = {}
@@ -132,23 +133,21 @@ def _between(low: Floats, high: Floats) -> Floats:
 
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
     """Return the edges (samples, columns, 63), each a number of the column's own precision."""
-    if isinstance(features.source, tuple):
-        columns = (
-            [features.take(sample).column(j) for sample in samples] for j in range(features.n_columns)
-        )
-        return np.stack([_edges_among(_sorted(parts)) for parts in columns], axis=1)
-    source, blocks = features.source, _ranges(0, features.n_columns, _COLUMNS)
-    rows = [sample if features.rows is None else features.rows[sample] for sample in samples]
-    parts = (_sorted([source[:, first:last][one].T for one in rows]) for first, last in blocks)
-    return np.concatenate([_edges_among(part) for part in parts], axis=1)
+    source, rows = features.source, features.rows
+    samples = [sample if rows is None else rows[sample] for sample in samples]
+    if isinstance(source, tuple):
+        blocks = [column[:, None] for column in source]
+    else:
+        blocks = [source[:, first:last] for first, last in _ranges(0, source.shape[1], _COLUMNS)]
+    return np.concatenate([_edges_among(_sorted(block, samples)) for block in blocks], axis=1)
 
 
-def _sorted(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays (..., rows) as one, sorted; missing values are behind those with fewer rows."""
-    most = max(part.shape[-1] for part in parts)
-    whole = np.full((len(parts), *parts[0].shape[:-1], most), np.nan, parts[0].dtype)
-    for part, place in zip(parts, whole, strict=True):
-        place[..., : part.shape[-1]] = part
+def _sorted(block: NDArray[Any], samples: Sequence[Codes]) -> NDArray[Any]:
+    """Return (samples, columns, rows), sorted; missing values are behind those with fewer rows."""
+    most = max(map(len, samples))
+    whole = np.full((len(samples), block.shape[1], most), np.nan, block.dtype)
+    for sample, place in zip(samples, whole, strict=True):
+        place[:, : len(sample)] = block[sample].T
     whole.sort(axis=-1)
     return whole
 
