@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
-from epiloss.regions import RegionStats
+from epiloss.regions import RegionStats, blocks
 from epiloss.scoring import Floats, ScoringRule
 
-_BLOCK = 2**13  # rows whose terms, all of them, stay in the cache
 _FEW = 60  # rows, of which two regions of 30 cannot be made
 _INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
@@ -127,8 +126,7 @@ def row_terms(
     region_rate, cell = stats.mean("label"), cell_of(stats, level_set, region)
     within = 0.0 if rule.bounded else _INSIDE
     loss, calibration, gain, noise = (np.empty(len(rows)) for _ in range(4))
-    for start in range(0, len(rows), _BLOCK):
-        some = slice(start, start + _BLOCK)
+    for some in blocks(len(rows)):
         level, y, (a, b) = level_set[some], labels[some], (curves[0][some], curves[1][some])
         curve, line, rate = (a + b) / 2, lines.at(scores[some], level), region_rate[cell[some]]
         if curve_mean is not None:
@@ -188,10 +186,14 @@ class _Lines:
     def fit(cls, means: _LevelSetMeans, x: Floats, y: Floats) -> _Lines:
         """Fit all lines."""
         x_mean, y_mean = means.of(x), means.of(y)
-        dx, dy = x - x_mean[means.level_set], y - y_mean[means.level_set]
-        spread = means.of(dx * dx)
+        squares, products = np.empty(len(x)), np.empty(len(x))
+        for some in blocks(len(x)):
+            level = means.level_set[some]
+            dx, dy = x[some] - x_mean[level], y[some] - y_mean[level]
+            squares[some], products[some] = dx * dx, dx * dy
+        spread = means.of(squares)
         steep = spread > 1e-14
-        slope = np.where(steep, means.of(dx * dy) / np.where(steep, spread, 1.0), 0.0)
+        slope = np.where(steep, means.of(products) / np.where(steep, spread, 1.0), 0.0)
         return cls(x_mean, y_mean, slope)
 
     def at(self, x: Floats, level_set: Codes) -> Floats:

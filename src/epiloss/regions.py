@@ -6,6 +6,7 @@ associative and commutative: any split of the rows, in any order, gives the same
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,7 +34,7 @@ FIELDS = (
     "curve_b",
     "curve_entropy",  # of the pair of curves, free of their noise
 )
-_BLOCK = 2**13  # rows whose values, all of them, stay in the cache
+_BLOCK = 2**13
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,7 @@ class RegionStats:
             weight_sq = w * _cluster_weight(code, clusters, w)
         columns = (labels, scores, weights, weight_sq, *(curves or (None, None)))
         sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
-        size = max(_BLOCK, 2 * len(cell))
-        for start in range(0, len(code), size):
-            some = slice(start, start + size)
+        for some in blocks(len(code), least=2 * len(cell)):
             part = [None if column is None else column[some] for column in columns]
             values = _row_values(rule, *part)
             own = _own_fields(values)
@@ -160,6 +159,12 @@ class RegionStats:
         first = np.searchsorted(code[order], np.arange(len(cell)))
         sums = np.add.reduceat(self.sums[:, :, order], first, axis=2)
         return RegionStats(cell // n_regions, cell % n_regions, _carried(sums), self.plan)
+
+
+def blocks(n: int, least: int = 0) -> Iterator[slice]:
+    """Cut ``n`` rows into parts of which all that is computed stays in the cache, or of ``least`` rows."""
+    size = max(_BLOCK, least)
+    return (slice(start, start + size) for start in range(0, n, size))
 
 
 def _row_values(

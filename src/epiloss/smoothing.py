@@ -26,7 +26,7 @@ class DistinctScores:
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and is_first.all():
-                return cls(scores, np.ones(len(scores)), labels.astype(float))
+                return cls(scores, np.ones(len(scores)), np.asarray(labels, float))
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -37,15 +37,19 @@ class DistinctScores:
     @property
     def mid_rank(self) -> Floats:
         """The mass below each score, half of its own included."""
-        return np.cumsum(self.weight) - self.weight / 2
+        rank = np.cumsum(self.weight)
+        rank -= self.weight / 2
+        return rank
 
     def in_blocks(self, most: int) -> DistinctScores:
         """Join neighbouring scores into at most ``most`` blocks of about equal mass."""
         if len(self.scores) <= most:
             return self
         total = float(self.weight.sum())
-        code = np.minimum((self.mid_rank * (most / total)).astype(np.int64), most - 1)
-        first = np.flatnonzero(np.diff(code, prepend=-1))
+        place = self.mid_rank
+        place *= most / total
+        code = np.minimum(place, most - 1).astype(np.int32)
+        first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         weight = np.add.reduceat(self.weight, first)
         score = np.add.reduceat(self.weight * self.scores, first) / weight
         positive = np.add.reduceat(self.weight * self.label_mean, first)
