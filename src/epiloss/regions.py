@@ -80,13 +80,13 @@ class RegionStats:
         cell, code = _compress(level_set * n_regions + region)
         weight_sq = None
         if clusters is not None:
-            w = np.ones(len(code)) if weights is None else weights
-            weight_sq = w * _cluster_weight(code, clusters, w)
-        columns = (labels, scores, weights, weight_sq, *(curves or (None, None)))
+            weight = np.ones(len(code)) if weights is None else weights
+            weight_sq = weight * _cluster_weight(code, clusters, weight)
+        a, b = (scores, scores) if curves is None else curves
         sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
         for some in blocks(len(code), least=2 * len(cell)):
-            part = [None if column is None else column[some] for column in columns]
-            values = _row_values(rule, *part)
+            w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
+            values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
             own = _own_fields(values)
             for name in sorted(set(own.values())):
                 _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
@@ -105,7 +105,8 @@ class RegionStats:
 
     def __getitem__(self, field: str) -> Floats:
         """Return one sum for every cell."""
-        return self._values[FIELDS.index(field)]
+        value: Floats = self._values[FIELDS.index(field)]
+        return value
 
     @cached_property
     def _values(self) -> Floats:
@@ -162,7 +163,7 @@ class RegionStats:
 
 
 def blocks(n: int, least: int = 0) -> Iterator[slice]:
-    """Cut ``n`` rows into parts of which all that is computed stays in the cache, or of ``least`` rows."""
+    """Cut ``n`` rows into parts whose values, all of them, stay in the cache, or of ``least`` rows."""
     size = max(_BLOCK, least)
     return (slice(start, start + size) for start in range(0, n, size))
 
@@ -173,12 +174,11 @@ def _row_values(
     scores: Floats,
     weights: Floats | None,
     weight_sq: Floats | None,
-    curve_a: Floats | None,
-    curve_b: Floats | None,
+    a: Floats,
+    b: Floats,
 ) -> dict[str, Floats]:
     """Return what rows add to each field; fields of equal values are one array."""
     one = np.ones(len(scores))
-    a, b = scores if curve_a is None else curve_a, scores if curve_b is None else curve_b
     loss = rule.loss(scores, labels)
     finite = np.isfinite(loss)
     if not finite.all():

@@ -99,7 +99,10 @@ def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
     (array([0.2, 0.5, 0.5]), array([1., 0., 1.]))
     """
     # the bits of numbers that are not negative sort as they do, and leave a place for the label
-    bits = (scores + 0.0).view(np.uint64) << 1  # + 0.0: of -0.0, too
+    bits = (scores + 0.0).view(np.uint64)  # + 0.0: of -0.0, too
+    bits <<= 1
     bits |= labels > 0
     bits.sort()
-    return (bits >> 1).view(np.float64), (bits & 1).astype(float)
+    ordered = (bits & 1).astype(float)
+    bits >>= 1
+    return bits.view(np.float64), ordered

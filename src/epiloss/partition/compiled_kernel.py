@@ -1,4 +1,4 @@
-"""The inner loops of the histogram trees, compiled: the functions of ``numpy_kernel``, but faster.
+"""The inner loops, compiled: the functions of ``numpy_kernel``, but faster.
 
 Importing this fails where the package was installed without a C compiler.
 """
@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 
 from epiloss.features import Features
 from epiloss.levelsets import Grid
-from epiloss.partition import (
-    _kernel,  # type: ignore[attr-defined]  # made by the compiler
-    numpy_kernel,
-)
+from epiloss.partition import _kernel, numpy_kernel  # type: ignore[attr-defined]  # made by the compiler
 from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
 from epiloss.scoring import Floats
 
@@ -139,8 +136,8 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
 
 
 def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
-    """Add values, rounded to 2**-40, to their cells' sums: steps of 2**-20 to one, the rest to the other."""
-    if np.abs(values).max(initial=0.0) >= _TOO_LARGE:
+    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
+    if max(values.max(initial=0.0), -values.min(initial=0.0)) >= _TOO_LARGE:
         return numpy_kernel.add_fixed_point(code, values, high, low)
     values = np.ascontiguousarray(values)
     _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
@@ -217,6 +214,6 @@ def _address(array: NDArray[Any] | None) -> int | None:
         return None
     assert array.flags.c_contiguous  # the loops know no other layout
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
         return array.ctypes.data

@@ -1,4 +1,6 @@
-"""The inner loops of the histogram trees in NumPy: the reference for ``_kernel.c``, bit for bit.
+"""The inner loops in NumPy, of histogram trees, sums, folds and curves: the reference, bit for bit.
+
+``_kernel.c`` and ``_passes.c`` do the same faster.
 
 A column of features has one-byte codes: for numbers, how many of its 63 edges lie below the value; for
 categories, one code for each frequent one. Sums are integers, so that no order of adding matters, and
@@ -219,7 +221,7 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
 
 
 def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
-    """Add values, rounded to 2**-40, to their cells' sums: steps of 2**-20 to one, the rest to the other."""
+    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
     steps = np.rint(values * (LIMB * LIMB))
     whole = np.floor(steps / LIMB)
     # whole numbers below 2**53, so float64 bincount adds them exactly in any order
