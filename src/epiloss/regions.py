@@ -83,6 +83,7 @@ class RegionStats:
             weight = np.ones(len(code)) if weights is None else weights
             weight_sq = weight * _cluster_weight(code, clusters, weight)
         a, b = (scores, scores) if curves is None else curves
+        own = {name: name for name in FIELDS}
         sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
         for some in blocks(len(code), least=2 * len(cell)):
             w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
