@@ -11,7 +11,8 @@ setup(
     ext_modules=[
         Extension(
             "epiloss.partition._kernel",
-            ["src/epiloss/partition/_kernel.c"],
+            [f"src/epiloss/partition/{name}.c" for name in ("_kernel", "_passes")],
+            depends=["src/epiloss/partition/_kernel.h"],
             extra_compile_args=FLAGS,
             optional=True,
         )

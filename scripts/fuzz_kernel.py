@@ -1,12 +1,13 @@
-"""Run random problems through the compiled loops of the trees under gcc's sanitizers.
+"""Run random problems through the compiled loops, of trees and over rows, under gcc's sanitizers.
 
 Usage, from the root of the repository, where gcc and its libasan are installed::
 
     python scripts/fuzz_kernel.py --seconds 60
 
 The kernel is built with the address and undefined-behaviour sanitizers in a temporary folder, and every
-forest is compared with that of the NumPy loops, bit for bit. Exit codes: 0 nothing found, 1 a finding
-(the sanitizer's report, or the problem's seed, is on the standard error), 2 gcc or libasan is missing.
+forest, sum and curve is compared with that of the NumPy loops, bit for bit. Exit codes: 0 nothing found,
+1 a finding (the sanitizer's report, or the problem's seed, is on the standard error), 2 gcc or libasan
+is missing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from epiloss.levelsets import Codes
 from epiloss.partition import codes, forest, numpy_kernel
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.scoring import Brier, Log
+from epiloss.smoothing import DistinctScores, WindowedLines
 
 SOURCE = Path(__file__).parents[1] / "src" / "epiloss" / "partition" / "_kernel.c"
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off -fPIC -shared"
@@ -120,6 +122,40 @@ def grown(
         return trees, trees.apply(rows.features, rows.level_set, workers)
 
 
+def passed(seed: int, loops: ModuleType) -> list[bytes]:
+    """Return the bits that the passes over rows give on random rows and curves."""
+    g = np.random.default_rng(seed)
+    n, m, n_cells = (int(g.integers(*ends)) for ends in ((0, 3000), (2, 600), (1, 50)))
+    code, values = g.integers(n_cells, size=n), _fractions(g, n)
+    sums = np.zeros((2, n_cells), np.int64)
+    loops.add_fixed_point(code, values * 10.0 ** g.integers(-3, 8), *sums)
+    wanted = g.integers(0, 1 + n // n_cells, n_cells)
+    among = loops.first_of_each(g.permutation(n), code, wanted)
+    knots, x = np.unique(_fractions(g, m)), _fractions(g, n)
+    if len(knots) < 2:
+        knots = np.array([0.25, 0.5])
+    x[g.random(n) < 0.3] = g.choice(knots, 1)  # a tie
+    with np.errstate(over="ignore"):  # of denormal steps
+        curve = loops.interpolate(knots, g.random(len(knots)), x)
+    weight = g.choice([1.0, 1e-3, 1e3], len(knots)) * g.random(len(knots))
+    rows = DistinctScores(knots, weight, g.random(len(knots)))
+    lines = WindowedLines.prepare(rows, g.choice([knots, np.zeros_like(knots)]))
+    windows = weight.sum() * g.random(3) * 2
+    fitted = loops.windowed_lines(lines.x, lines.rank, lines.cumulative, windows)
+    return [array.tobytes() for array in (sums, among, curve, *fitted)]
+
+
+def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:
+    """Return numbers in [0, 1], crowded, rounded, denormal, or a little outside."""
+    values = g.random(n) ** g.choice([1, 20])
+    if g.random() < 0.3:
+        values = np.round(values, 1)
+    if g.random() < 0.1:
+        values *= 1e-310
+    outside: NDArray[np.float64] = values * 1.2 - 0.1
+    return outside if g.random() < 0.2 else values
+
+
 def same_bits(one: tuple[forest.Forest, Codes], other: tuple[forest.Forest, Codes]) -> bool:
     """Tell whether two forests and their leaves are the same, bit for bit."""
     (a, leaf), (b, other_leaf) = one, other
@@ -141,6 +177,9 @@ def fuzz(library: Path, seconds: float, first: int) -> int:
         if not same_bits(expected, grown(rows, least, compiled_kernel, n_jobs=1 + seed % 3)):
             print(f"the compiled and the NumPy loops disagree on problem {seed}", file=sys.stderr)
             return 1
+        if passed(seed, numpy_kernel) != passed(seed, compiled_kernel):
+            print(f"the compiled and the NumPy passes disagree on problem {seed}", file=sys.stderr)
+            return 1
         seed += 1
         n_splits += int((expected[0].nodes["left"] >= 0).sum())
     print(f"{seed - first:,} problems with {n_splits:,} splits, nothing found")
@@ -158,8 +197,9 @@ def built_and_run(source: Path, seconds: float, first: int) -> int:
         return _missing("gcc's libasan.so, which gcc does not find")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "_kernel.so"
-        include = f"-I{sysconfig.get_paths()['include']}"
-        build = [gcc, *FLAGS.split(), include, str(source), "-o", str(library), "-lm"]
+        include = [f"-I{sysconfig.get_paths()['include']}", f"-I{SOURCE.parent}"]
+        passes = SOURCE.with_name("_passes.c")
+        build = [gcc, *FLAGS.split(), *include, str(source), str(passes), "-o", str(library), "-lm"]
         subprocess.run(build, check=True)
         environment = {
             **os.environ,

@@ -50,6 +50,11 @@ def encode_labels(
 def _distinct(labels: NDArray[Any]) -> tuple[list[Any], Codes]:
     """Return the labels that occur, and each row's place among them."""
     if labels.dtype.kind in "biu":
+        if labels.dtype != bool and labels.min(initial=0) >= 0 and labels.max(initial=0) < len(labels):
+            # small numbers are counted, not sorted
+            whole = labels.astype(np.int64)
+            occurs = np.bincount(whole) > 0
+            return np.flatnonzero(occurs).tolist(), (np.cumsum(occurs) - 1)[whole]
         values, code = np.unique(labels, return_inverse=True)
         return values.tolist(), code
     texts = labels.tolist()

@@ -10,6 +10,7 @@ import numpy as np
 
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 from epiloss.smoothing import (
     DistinctScores,
@@ -20,7 +21,7 @@ from epiloss.smoothing import (
     nearest_means,
     tricube_line,
 )
-from epiloss.splitting import even_halves
+from epiloss.splitting import dealt, even_halves, sorted_rows
 
 Curve = Callable[[Floats], Floats]
 FINEST = 20_000  # smoothers work on at most so many scores: finer steps than any curve needs
@@ -37,12 +38,8 @@ class InterpolatedCurve:
         """Return the probability at each score."""
         if len(self.scores) == 1:
             return np.full(np.shape(scores), self.values[0])
-        right = np.clip(np.searchsorted(self.scores, scores), 1, len(self.scores) - 1)
-        start, end = self.scores[right - 1], self.scores[right]
-        # numpy.interp divides by the step first, which overflows where scores are denormal
-        share = np.clip((scores - start) / (end - start), 0, 1)
-        low, high = self.values[right - 1], self.values[right]
-        return np.asarray(low + share * (high - low), float)
+        curve: Floats = kernel().interpolate(self.scores, self.values, scores)
+        return curve
 
 
 class CurveFitter(ABC):
@@ -85,7 +82,7 @@ class LocalLinear(CurveFitter):
         blocks = rows.in_blocks(self.coarse)
         coefficients = beta_calibration(blocks)
         rough = WindowedLines.prepare(blocks, calibrated(blocks.scores, coefficients))
-        best = windows[[int(np.argmin(rough.fit(windows)[1]))]]
+        best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
         lines = WindowedLines.prepare(rows, calibrated(rows.scores, coefficients))
         return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
 
@@ -188,7 +185,15 @@ def fit_curve_pair(
     if isinstance(fitter, GivenCurve) or len(scores) < 4:
         curve = fitter.fit(scores, labels, weights)
         return curve, curve
-    halves = even_halves(scores, labels, weights, clusters, generator)
+    if weights is None and clusters is None and ((labels == 0) | (labels == 1)).all():
+        scores, labels = sorted_rows(scores, labels)
+        halves = dealt(len(scores), generator)
+    else:
+        order = np.argsort(scores)  # equal scores are told apart by what the rows hold
+        scores, labels = scores[order], labels[order]
+        weights = None if weights is None else weights[order]
+        clusters = None if clusters is None else clusters[order]
+        halves = even_halves(scores, labels, weights, clusters, generator)
     a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
     return a, b
 
@@ -201,15 +206,9 @@ def curve_pair_values(
     generator: np.random.Generator,
     clusters: Codes | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return the values of such a pair for every row; sorted once, all of it is cheap."""
-    order = np.argsort(scores)  # equal scores are told apart by their labels, not by their order
-    w = None if weights is None else weights[order]
-    c = None if clusters is None else clusters[order]
-    pair = fit_curve_pair(fitter, scores[order], labels[order], w, generator, c)
-    values = np.empty((2, len(scores)))
-    for k, curve in enumerate(pair):
-        values[k, order] = curve(scores[order])
-    return values[0], values[1]
+    """Return the values of such a pair for every row."""
+    a, b = fit_curve_pair(fitter, scores, labels, weights, generator, clusters)
+    return a(scores), b(scores)
 
 
 def fit_vector_curve_pair(

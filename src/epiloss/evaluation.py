@@ -123,13 +123,16 @@ def _evaluation(
     n_repeats = len(results)  # which count the same rows again
     levels = replace(levels, n=levels.n / n_repeats, effective_n=levels.effective_n / n_repeats)
     repeats = [joined_terms([fold.terms for fold in repeat]) for repeat in results]
+    evaluated = np.zeros(len(problem.scores), bool)
+    for fold in folds:
+        evaluated[fold.terms.rows] = True
     return Evaluation(
         problem,
         levels,
         [region_losses(fold.stats, problem.rule) for fold in folds],
         [fold.joined for fold in folds],
         edges,
-        int(np.count_nonzero(np.bincount(np.concatenate([fold.terms.rows for fold in folds])))),
+        int(np.count_nonzero(evaluated)),
         influence_of_rows(levels, repeats, len(problem.scores), len(folds), problem.clusters),
         [fold.regions for fold in folds],
         np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
@@ -146,9 +149,8 @@ def influence_of_rows(
     """Return each row's influence on the mean over all repeats, of ``n_folds`` folds together."""
 
     def of(name: str) -> Floats:
-        return np.asarray(
-            np.mean([terms.contribution(name, n_rows) for terms in repeats], axis=0), float
-        )
+        parts = [terms.contribution(name, n_rows) for terms in repeats]
+        return parts[0] if len(parts) == 1 else np.asarray(np.mean(parts, axis=0), float)
 
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
     mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
@@ -248,6 +250,8 @@ def _measure(folds: Sequence[_FoldResult], rule: ScoringRule) -> LevelSetLosses:
     not depend on regions is read off all rows together.
     """
     stats = [fold.stats for fold in folds]
+    if len(stats) == 1:
+        return level_set_losses(stats[0], rule)
     together = stats[0].by_level_set()
     for part in stats[1:]:
         together = together.merge(part.by_level_set())

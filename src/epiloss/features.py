@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from epiloss.errors import DataError
 from epiloss.scoring import Floats
 
+_BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
 LARGEST = 3e38  # trees compare features as 32-bit floats
 
 
@@ -265,5 +266,7 @@ def _checked(features: Features) -> Features:
 def _extreme(array: NDArray[Any]) -> float:
     """Return the largest size; missing values are ignored, and nothing that lies dense is copied."""
     flat = array.ravel(order="K")
-    largest: float = np.fmax(np.fmax.reduce(flat), -np.fmin.reduce(flat))
+    parts = (flat[start : start + _BLOCK] for start in range(0, len(flat), _BLOCK))
+    sizes = [np.fmax(np.fmax.reduce(part), -np.fmin.reduce(part)) for part in parts]
+    largest = np.fmax.reduce(sizes)
     return 0.0 if np.isnan(largest) else float(largest)

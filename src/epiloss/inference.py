@@ -96,10 +96,13 @@ def rate_interval(ones: Floats, n: Floats, level: float) -> tuple[Floats, Floats
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.0, 0.187], [0.308, 0.813])
     """
+    # regions are many and counts are few, so that each pair of counts is looked at once
+    pairs, place = np.unique(ones + 1j * n, return_inverse=True)
+    ones, n = pairs.real, pairs.imag
     tail, zeros = (1 - level) / 2, n - ones
     low = betaincinv(np.maximum(ones, 1e-9), zeros + 1, tail)
     high = betaincinv(ones + 1, np.maximum(zeros, 1e-9), 1 - tail)
-    return np.where(ones > 0, low, 0.0), np.where(zeros > 0, high, 1.0)
+    return np.where(ones > 0, low, 0.0)[place], np.where(zeros > 0, high, 1.0)[place]
 
 
 def rate_pvalue(ones: Floats, n: Floats, rate: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
-from epiloss.regions import RegionStats
+from epiloss.regions import RegionStats, blocks
 from epiloss.scoring import Floats, ScoringRule
 
 _FEW = 60  # rows, of which two regions of 30 cannot be made
@@ -94,6 +94,8 @@ class RowTerms:
 
 def joined_terms(parts: Sequence[RowTerms]) -> RowTerms:
     """Return the terms of several sets of rows together."""
+    if len(parts) == 1:
+        return parts[0]
     return RowTerms(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
 
 
@@ -114,30 +116,32 @@ def row_terms(
     rule: ScoringRule,
 ) -> RowTerms:
     """Return what each evaluated row adds; ``stats`` are those of these rows."""
-    weight = np.ones(len(rows)) if weights is None else weights
-    curve = (curves[0] + curves[1]) / 2
+    means = _LevelSetMeans(level_set, weights)
+    lines = _Lines.fit(means, scores, labels)
     # a level set in one piece has no regions to compare, and rests on the curve alone
-    whole = (np.bincount(stats.level_set) == 1)[level_set]
-    line = np.where(whole, curve, _lines(level_set, scores, labels, weight))
-    region_rate = stats.mean("label")[cell_of(stats, level_set, region)]
-    rate = np.where(whole, _means(level_set, curve, weight)[level_set], region_rate)
-    within = 0.0 if rule.bounded else _INSIDE
-    loss = rule.loss(scores, labels)
-
-    def loss_of(guess: Floats) -> Floats:
-        return rule.loss(np.clip(guess, within, 1 - within), labels)
-
-    gain = loss_of(line) - loss_of(rate)
+    whole = np.bincount(stats.level_set, minlength=means.n_level_sets) == 1
     # and where it is small, the curve owes little to its rows and nearly all to its neighbours
-    borrowed = whole & (np.bincount(level_set) < _FEW)[level_set]
-    return RowTerms(
-        rows,
-        weight,
-        score=loss,
-        calibration_loss=loss - loss_of(curve),
-        grouping_loss=np.where(borrowed, _means(level_set, gain, weight)[level_set], gain),
-        curve_noise=(loss_of(curves[0]) - loss_of(curves[1])) / 2,
-    )
+    borrowed = whole & (np.bincount(level_set) < _FEW)
+    curve_mean = means.of((curves[0] + curves[1]) / 2) if whole.any() else None
+    region_rate, cell = stats.mean("label"), cell_of(stats, level_set, region)
+    within = 0.0 if rule.bounded else _INSIDE
+    loss, calibration, gain, noise = (np.empty(len(rows)) for _ in range(4))
+    for some in blocks(len(rows)):
+        level, y, (a, b) = level_set[some], labels[some], (curves[0][some], curves[1][some])
+        curve, line, rate = (a + b) / 2, lines.at(scores[some], level), region_rate[cell[some]]
+        if curve_mean is not None:
+            line = np.where(whole[level], curve, line)
+            rate = np.where(whole[level], curve_mean[level], rate)
+        guesses = [np.clip(guess, within, 1 - within) for guess in (curve, line, rate, a, b)]
+        of_curve, of_line, of_rate, of_a, of_b = (rule.loss(guess, y) for guess in guesses)
+        loss[some] = rule.loss(scores[some], y)
+        calibration[some] = loss[some] - of_curve
+        gain[some] = of_line - of_rate
+        noise[some] = (of_a - of_b) / 2
+    if borrowed.any():
+        gain = np.where(borrowed[level_set], means.of(gain)[level_set], gain)
+    weight = np.ones(len(rows)) if weights is None else weights
+    return RowTerms(rows, weight, loss, calibration, gain, noise)
 
 
 def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:
@@ -151,21 +155,48 @@ def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:
     return np.asarray(place[wanted], np.int64)
 
 
-def _lines(level_set: Codes, x: Floats, y: Floats, weight: Floats) -> Floats:
-    """Return the least-squares line of the labels on the scores, fitted inside each level set."""
+class _LevelSetMeans:
+    """Weighted means over the rows of each level set, zero where it has no weight."""
 
-    def mean(values: Floats) -> Floats:
-        return _means(level_set, values, weight)[level_set]
+    def __init__(self, level_set: Codes, weights: Floats | None) -> None:
+        self.level_set, self._weights = level_set, weights
+        total = np.bincount(level_set, weights).astype(float)
+        self._total = np.where(total == 0, 1.0, total)
 
-    dx, dy = x - mean(x), y - mean(y)
-    spread = mean(dx * dx)
-    steep = spread > 1e-14
-    slope = np.where(steep, mean(dx * dy) / np.where(steep, spread, 1.0), 0.0)
-    return np.asarray(mean(y) + slope * dx, float)
+    @property
+    def n_level_sets(self) -> int:
+        """The number of level sets, empty ones included."""
+        return len(self._total)
+
+    def of(self, values: Floats) -> Floats:
+        """Return the means of one value a row."""
+        weighted = values if self._weights is None else self._weights * values
+        return np.asarray(np.bincount(self.level_set, weighted) / self._total, float)
 
 
-def _means(level_set: Codes, values: Floats, weight: Floats) -> Floats:
-    """Return the weighted mean of each level set, zero where it has no weight."""
-    total = np.bincount(level_set, weight)
-    sums = np.bincount(level_set, weight * values)
-    return np.asarray(sums / np.where(total == 0, 1.0, total), float)
+@dataclass(frozen=True)
+class _Lines:
+    """The least-squares line of the labels on the scores in each level set."""
+
+    x_mean: Floats
+    y_mean: Floats
+    slope: Floats
+
+    @classmethod
+    def fit(cls, means: _LevelSetMeans, x: Floats, y: Floats) -> _Lines:
+        """Fit all lines."""
+        x_mean, y_mean = means.of(x), means.of(y)
+        squares, products = np.empty(len(x)), np.empty(len(x))
+        for some in blocks(len(x)):
+            level = means.level_set[some]
+            dx, dy = x[some] - x_mean[level], y[some] - y_mean[level]
+            squares[some], products[some] = dx * dx, dx * dy
+        spread = means.of(squares)
+        steep = spread > 1e-14
+        slope = np.where(steep, means.of(products) / np.where(steep, spread, 1.0), 0.0)
+        return cls(x_mean, y_mean, slope)
+
+    def at(self, x: Floats, level_set: Codes) -> Floats:
+        """Return the line of each row's level set at its score."""
+        line: Floats = self.y_mean[level_set] + self.slope[level_set] * (x - self.x_mean[level_set])
+        return line

@@ -72,8 +72,7 @@ _STREAMS = (
 
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random stream of one purpose; streams of one seed are independent of each other."""
-    children = np.random.SeedSequence(seed).spawn(len(_STREAMS))
-    return np.random.default_rng(children[_STREAMS.index(name)])
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAMS.index(name),)))
 
 
 def scored_as_given(

@@ -6,13 +6,17 @@ associative and commutative: any split of the rows, in any order, gives the same
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
+from epiloss.partition.numpy_kernel import LIMB
 from epiloss.scoring import Floats, ScoringRule
 
 FIELDS = (
@@ -30,7 +34,7 @@ FIELDS = (
     "curve_b",
     "curve_entropy",  # of the pair of curves, free of their noise
 )
-_LIMB = 2.0**20
+_BLOCK = 2**13
 
 
 @dataclass(frozen=True)
@@ -72,13 +76,23 @@ class RegionStats:
 
         Weights must lie in [0, 1]: scale them first. Rows of one cell and one cluster count as one.
         """
-        values = _row_values(labels, scores, rule, weights, curves)
         n_regions = int(region.max(initial=0)) + 1
         cell, code = _compress(level_set * n_regions + region)
+        weight_sq = None
         if clusters is not None:
-            values["weight_sq"] = values["weight"] * _cluster_weight(code, clusters, values["weight"])
-        sums = np.stack([_fixed_point_sums(code, values[name], len(cell)) for name in FIELDS], axis=1)
-        return cls(cell // n_regions, cell % n_regions, sums, plan)
+            weight = np.ones(len(code)) if weights is None else weights
+            weight_sq = weight * _cluster_weight(code, clusters, weight)
+        a, b = (scores, scores) if curves is None else curves
+        own = {name: name for name in FIELDS}
+        sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
+        for some in blocks(len(code), least=2 * len(cell)):
+            w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
+            values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
+            own = _own_fields(values)
+            for name in sorted(set(own.values())):
+                _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
+        sums = sums[:, [FIELDS.index(own[name]) for name in FIELDS]]
+        return cls(cell // n_regions, cell % n_regions, _carried(sums), plan)
 
     @property
     def n(self) -> Floats:
@@ -92,8 +106,13 @@ class RegionStats:
 
     def __getitem__(self, field: str) -> Floats:
         """Return one sum for every cell."""
-        high, low = self.sums[:, FIELDS.index(field)]
-        value: Floats = high / _LIMB + low / (_LIMB * _LIMB)
+        value: Floats = self._values[FIELDS.index(field)]
+        return value
+
+    @cached_property
+    def _values(self) -> Floats:
+        high, low = self.sums
+        value: Floats = high / LIMB + low / (LIMB * LIMB)
         return value
 
     def mean(self, field: str) -> Floats:
@@ -128,6 +147,10 @@ class RegionStats:
 
     def by_level_set(self) -> RegionStats:
         """Return the statistics of the level sets, each a single region."""
+        return self._levels
+
+    @cached_property
+    def _levels(self) -> RegionStats:
         whole = self.relabel(np.zeros_like(self.region))
         return replace(whole, plan=(self.plan[0], ""))
 
@@ -140,34 +163,50 @@ class RegionStats:
         return RegionStats(cell // n_regions, cell % n_regions, _carried(sums), self.plan)
 
 
+def blocks(n: int, least: int = 0) -> Iterator[slice]:
+    """Cut ``n`` rows into parts whose values, all of them, stay in the cache, or of ``least`` rows."""
+    size = max(_BLOCK, least)
+    return (slice(start, start + size) for start in range(0, n, size))
+
+
 def _row_values(
+    rule: ScoringRule,
     labels: Floats,
     scores: Floats,
-    rule: ScoringRule,
     weights: Floats | None,
-    curves: tuple[Floats, Floats] | None,
+    weight_sq: Floats | None,
+    a: Floats,
+    b: Floats,
 ) -> dict[str, Floats]:
+    """Return what rows add to each field; fields of equal values are one array."""
     one = np.ones(len(scores))
-    w = one if weights is None else weights
-    a, b = (scores, scores) if curves is None else curves
     loss = rule.loss(scores, labels)
     finite = np.isfinite(loss)
-    expected = rule.expected(scores, (a + b) / 2) if rule.bounded else np.where(finite, loss, 0.0)
-    return {
-        "n": one,
-        "weight": w,
-        "weight_sq": w * w,
-        "label": w * labels,
-        "score": w * scores,
-        "score_sq": w * scores * scores,
-        "score_label": w * scores * labels,
-        "loss": w * np.where(finite, loss, 0.0),
-        "n_infinite": np.where(finite, 0.0, 1.0),
-        "expected": w * expected,
-        "curve_a": w * a,
-        "curve_b": w * b,
-        "curve_entropy": w * rule.pair_entropy(a, b),
+    if not finite.all():
+        loss = np.where(finite, loss, 0.0)
+    values = {
+        "label": labels,
+        "score": scores,
+        "score_sq": scores * scores,
+        "score_label": scores * labels,
+        "loss": loss,
+        "expected": rule.expected(scores, (a + b) / 2) if rule.bounded else loss,
+        "curve_a": a,
+        "curve_b": b,
+        "curve_entropy": rule.pair_entropy(a, b),
     }
+    w = one if weights is None else weights
+    if weights is not None:
+        weighted = {"score_sq": w * scores * scores, "score_label": w * scores * labels}
+        values = {name: w * value for name, value in values.items()} | weighted
+    square = weight_sq if weight_sq is not None else one if weights is None else w * w
+    return {"n": one, "weight": w, "weight_sq": square, "n_infinite": 1.0 - finite} | values
+
+
+def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
+    """Return for each field the one that is added up in its place: equal values are one array."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(values[name]), name) for name in FIELDS}
 
 
 def _cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
@@ -185,18 +224,14 @@ def _compress(codes: Codes) -> tuple[Codes, Codes]:
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
 
 
-def _fixed_point_sums(code: Codes, values: Floats, n_cells: int) -> NDArray[np.int64]:
-    """Return exact sums of ``values`` rounded to 2**-40, as two limbs."""
+def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
+    """Add the values of rows, rounded to 2**-40, to the sums of their cells, in two limbs."""
     if not np.isfinite(values).all():
         raise DataError(
             f"what is added up must be finite, got {values[~np.isfinite(values)][0]}. "
             "Check that the rule's entropy is finite on [0, 1] and that curves stay in it."
         )
-    steps = np.rint(values * (_LIMB * _LIMB))
-    high = np.floor(steps / _LIMB)
-    # whole numbers below 2**53, so float64 bincount adds them exactly in any order
-    limbs = [np.bincount(code, part, minlength=n_cells) for part in (high, steps - high * _LIMB)]
-    return _carried(np.stack(limbs).astype(np.int64))
+    kernel().add_fixed_point(code, values, *sums)
 
 
 def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -123,6 +123,10 @@ class Brier(ScoringRule):
         p, q = np.asarray(p, float), np.asarray(q, float)
         return _floats((p - q) ** 2 + q * (1 - q))
 
+    def loss(self, p: ArrayLike, y: ArrayLike) -> Floats:
+        """Return ``(p - y)^2``."""
+        return _floats((np.asarray(p, float) - np.asarray(y, float)) ** 2)
+
     def divergence(self, p: ArrayLike, q: ArrayLike) -> Floats:
         """Return ``(p - q)^2``."""
         return _floats((np.asarray(p, float) - np.asarray(q, float)) ** 2)

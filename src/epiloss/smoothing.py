@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 
 
@@ -24,6 +25,8 @@ class DistinctScores:
         """Gather rows; the result does not depend on their order, ties included."""
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
+            if weights is None and is_first.all():
+                return cls(scores, np.ones(len(scores)), np.asarray(labels, float))
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -34,15 +37,19 @@ class DistinctScores:
     @property
     def mid_rank(self) -> Floats:
         """The mass below each score, half of its own included."""
-        return np.cumsum(self.weight) - self.weight / 2
+        rank = np.cumsum(self.weight)
+        rank -= self.weight / 2
+        return rank
 
     def in_blocks(self, most: int) -> DistinctScores:
         """Join neighbouring scores into at most ``most`` blocks of about equal mass."""
         if len(self.scores) <= most:
             return self
         total = float(self.weight.sum())
-        code = np.minimum((self.mid_rank * (most / total)).astype(np.int64), most - 1)
-        first = np.flatnonzero(np.diff(code, prepend=-1))
+        place = self.mid_rank
+        place *= most / total
+        code = np.minimum(place, most - 1).astype(np.int32)
+        first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         weight = np.add.reduceat(self.weight, first)
         score = np.add.reduceat(self.weight * self.scores, first) / weight
         positive = np.add.reduceat(self.weight * self.label_mean, first)
@@ -63,28 +70,20 @@ class WindowedLines:
         """Return the sums for lines on the abscissa ``x``."""
         w, y = rows.weight, rows.label_mean
         x = x - np.average(x, weights=w)  # centred: less cancellation in the cumulative sums
-        terms = np.stack([w, w * x, w * x * x, w * y, w * x * y])
-        cumulative = np.concatenate([np.zeros((5, 1)), np.cumsum(terms, axis=1)], axis=1)
-        return cls(rows, x, rows.mid_rank, cumulative)
+        cumulative = np.zeros((5, len(x) + 1))
+        for terms, sums in zip((w, w * x, w * x * x, w * y, w * x * y), cumulative, strict=True):
+            np.cumsum(terms, out=sums[1:])
+        rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
+        return cls(rows, x, rank, cumulative)
 
     def fit(self, windows: Floats) -> tuple[Floats, Floats]:
-        """Return the fitted values (windows, scores), and their leave-one-out squared errors."""
-        mass, window = self.cumulative[0, -1], windows[:, None]
-        start = np.clip(self.rank - window / 2, 0, np.maximum(mass - window, 0))  # shifted at the ends
-        own = np.arange(len(self.x))
-        low = np.minimum(np.searchsorted(self.rank, start, side="left"), own)
-        high = np.maximum(np.searchsorted(self.rank, start + window, side="right"), own + 1)
-        weight, sx, sxx, sy, sxy = self.cumulative[:, high] - self.cumulative[:, low]
-        spread = sxx - sx * sx / weight
-        steep = spread > 1e-13 * self.cumulative[2, -1]  # else: rounding, or a single score
-        safe = np.where(steep, spread, 1.0)
-        slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
-        offset = self.x - sx / weight
-        fitted = sy / weight + slope * offset
-        leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
-        return fitted, self._leave_one_out(fitted, leverage)
+        """Return the fitted values (windows, scores), and their leverages."""
+        fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, windows)
+        return fitted, leverage
 
-    def _leave_one_out(self, fitted: Floats, leverage: Floats) -> Floats:
+    def leave_one_out(self, windows: Floats) -> Floats:
+        """Return the squared error in each size of windows, of lines that do not know their own row."""
+        fitted, leverage = self.fit(windows)
         mean = self.rows.label_mean
         squared = (mean - fitted) ** 2 + mean * (1 - mean)
         alone = leverage > 1 - 1e-9

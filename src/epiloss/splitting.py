@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 
 
@@ -32,12 +33,10 @@ def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Gene
     [2, 2]
     """
     order = generator.permutation(len(level_set))
-    order = order[order_by_code(level_set[order])]
     size = np.bincount(level_set)
-    rank = np.arange(len(level_set)) - np.repeat(np.cumsum(size) - size, size)
-    wanted = np.floor(size * fraction + generator.random(len(size)))
-    learns = rank < np.repeat(wanted, size)
-    return Fold(np.sort(order[learns]), np.sort(order[~learns]))
+    wanted = np.floor(size * fraction + generator.random(len(size))).astype(np.int64)
+    learns = kernel().first_of_each(order, level_set, wanted)
+    return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
 
 
 def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Generator) -> Fold:
@@ -52,19 +51,6 @@ def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Genera
     rank = generator.permutation(int(clusters.max()) + 1)[clusters]
     learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
     return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
-
-
-def order_by_code(codes: Codes) -> Codes:
-    """Return the stable order of small whole numbers, in linear time.
-
-    Examples
-    --------
-    >>> order_by_code(np.array([2, 0, 2, 1]))
-    array([1, 3, 0, 2])
-    """
-    # NumPy sorts 16-bit numbers by their digits
-    few = codes.max(initial=0) < 2**15
-    return np.argsort(codes.astype(np.int16) if few else codes, kind="stable")
 
 
 def even_halves(
@@ -85,7 +71,38 @@ def even_halves(
     keys = [np.bincount(unit, values) / n for values in (labels, scores)]
     if weights is not None or clusters is not None:
         keys.insert(0, np.bincount(unit, weights).astype(float))
-    coin = generator.random(-(-len(n) // 2)) < 0.5
-    second = np.empty(len(n), bool)
-    second[np.lexsort(keys)] = np.stack([coin, ~coin], axis=1).ravel()[: len(n)]
+    second = np.zeros(len(n), bool)
+    second[np.lexsort(keys)[dealt(len(n), generator)[1]]] = True
     return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])
+
+
+def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Deal the places 0 and 1, 2 and 3, ... to two halves at random, one each.
+
+    Examples
+    --------
+    >>> first, second = dealt(4, np.random.default_rng(0))
+    >>> np.sort(np.concatenate([first, second])).tolist()
+    [0, 1, 2, 3]
+    """
+    first = np.arange(0, n, 2) + (generator.random(-(-n // 2)) < 0.5)
+    second = first ^ 1  # the other of the two
+    return first[first < n], second[second < n]
+
+
+def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """Return scores and labels, 0 or 1, in the order of scores; of equal scores, zeros are first.
+
+    Examples
+    --------
+    >>> sorted_rows(np.array([0.5, 0.2, 0.5]), np.array([1.0, 1.0, 0.0]))
+    (array([0.2, 0.5, 0.5]), array([1., 0., 1.]))
+    """
+    # the bits of numbers that are not negative sort as they do, and leave a place for the label
+    bits = (scores + 0.0).view(np.uint64)  # + 0.0: of -0.0, too
+    bits <<= 1
+    bits |= labels > 0
+    bits.sort()
+    ordered = (bits & 1).astype(float)
+    bits >>= 1
+    return bits.view(np.float64), ordered

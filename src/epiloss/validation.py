@@ -174,6 +174,16 @@ def read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
             f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
         )
     scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.")
+    warnings = [] if scores.min() >= 0 and scores.max() <= 1 else _repaired(scores)
+    if scores.ndim == 2 and scores.shape[1] == 1:
+        scores = scores[:, 0]
+    if scores.ndim == 2:
+        _check_row_sums(scores)
+    return scores, warnings
+
+
+def _repaired(scores: Floats) -> list[str]:
+    """Clip what is outside [0, 1] by rounding, in place, and say so; refuse what is further out."""
     missing = ~np.isfinite(scores)
     if missing.any():
         raise DataError(
@@ -187,16 +197,9 @@ def read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
             "all). Pass probabilities, not logits: scipy.special.expit(logits) for one column, "
             "scipy.special.softmax(logits, axis=1) for several."
         )
-    warnings = []
     n_rounded = int(((scores < 0) | (scores > 1)).sum())
-    if n_rounded:
-        warnings.append(f"{n_rounded} scores outside [0, 1] by at most {_ROUNDING:g} were clipped.")
-    scores = np.clip(scores, 0.0, 1.0)
-    if scores.ndim == 2 and scores.shape[1] == 1:
-        scores = scores[:, 0]
-    if scores.ndim == 2:
-        _check_row_sums(scores)
-    return scores, warnings
+    np.clip(scores, 0.0, 1.0, out=scores)
+    return [f"{n_rounded} scores outside [0, 1] by at most {_ROUNDING:g} were clipped."]
 
 
 def _check_row_sums(scores: Floats) -> None:

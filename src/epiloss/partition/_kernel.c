@@ -1,4 +1,4 @@
-/* The inner loops of the histogram trees: encode, best_splits, split_rows, apply.
+/* The inner loops that grow the histogram trees: encode, best_splits, split_rows.
  *
  * numpy_kernel.py says the same in NumPy and gives the same bits: sums are integers, and gains are
  * computed by the same floating-point operations in the same order (built with -ffp-contract=off).
@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "_kernel.h"
 
 #define CODES 64       /* one-byte codes of a column: 0..62 in the order of its values, */
 #define MISSING 63     /* and one for missing values */
@@ -21,108 +23,91 @@
 #define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
 #define LANES 32
 
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
-/* The search is done for eight values at a time where the processor can. */
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
-enum { NUMBER = 0, CATEGORY = 1 };
 enum { SQUARED = 0, ENTROPY = 1 };
 
-/* A column of the features: its first value, the bytes from row to row, and whether it is double. */
-typedef struct {
-    const char *first;
-    int64_t stride;
-    int64_t is_double;
-} Column;
-
-/* code = the number of edges below the value. Counting all comparisons beats a binary search: many are
- * done at once, and none waits for another. */
+/* code = the number of edges below the value. First every fourth edge is compared with, which beats a
+ * binary search, as many comparisons are done at once and none waits for another; then two between. */
 #define SEARCH(NAME, REAL, INTEGER)                                                          \
     WIDE static void NAME(const REAL *restrict values, const REAL *restrict edges,          \
                           uint8_t *restrict codes) {                                        \
         for (int start = 0; start < CHUNK; start += LANES) {                                \
             const REAL *x = values + start;                                                 \
-            INTEGER below[LANES] = {0};                                                     \
-            for (int e = 0; e < EDGES; e++)                                                 \
-                for (int i = 0; i < LANES; i++) below[i] += edges[e] < x[i];                \
-            for (int i = 0; i < LANES; i++)                                                 \
-                codes[start + i] = (uint8_t)(x[i] != x[i] ? MISSING : below[i]);            \
+            INTEGER fours[LANES] = {0};                                                     \
+            for (int e = 3; e < EDGES; e += 4)                                              \
+                for (int i = 0; i < LANES; i++) fours[i] += edges[e] < x[i];                \
+            for (int i = 0; i < LANES; i++) {                                               \
+                int below = 4 * (int)fours[i];                                              \
+                below += (edges[below + 1] < x[i]) * 2;                                     \
+                below += edges[below] < x[i];                                               \
+                codes[start + i] = (uint8_t)(x[i] != x[i] ? MISSING : below);               \
+            }                                                                               \
         }                                                                                   \
     }
 
 SEARCH(search_float, float, int32_t)
 SEARCH(search_double, double, int64_t)
 
-/* Tell whether the values of a row lie side by side, in columns of one type. */
-static int is_dense(const Column *columns, int64_t n) {
-    const int64_t size = columns[0].is_double ? sizeof(double) : sizeof(float);
-    for (int64_t j = 1; j < n; j++)
-        if (columns[j].is_double != columns[0].is_double || columns[j].stride != columns[0].stride ||
-            columns[j].first != columns[0].first + j * size)
-            return 0;
-    return 1;
-}
-
 typedef struct {
     float floats[BLOCK][CHUNK + PAD];
     double doubles[BLOCK][CHUNK + PAD];
 } Tile;
 
-/* Copy some rows of up to BLOCK columns to where each column lies side by side: read with the stride
- * of a wide matrix they would push each other out of the cache. */
-static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t n) {
-    if (is_dense(columns, width) && !columns[0].is_double) {
-        for (int64_t i = 0; i < n; i++) {
-            const float *x = (const float *)(columns[0].first + rows[i] * columns[0].stride);
-            for (int64_t j = 0; j < width; j++) tile->floats[j][i] = x[j];
-        }
-    } else if (is_dense(columns, width)) {
-        for (int64_t i = 0; i < n; i++) {
-            const double *x = (const double *)(columns[0].first + rows[i] * columns[0].stride);
-            for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = x[j];
-        }
-    } else {
-        for (int64_t j = 0; j < width; j++)
-            for (int64_t i = 0; i < n; i++) {
-                const char *place = columns[j].first + rows[i] * columns[j].stride;
-                if (columns[j].is_double)
-                    tile->doubles[j][i] = *(const double *)place;
-                else
-                    tile->floats[j][i] = *(const float *)place;
-            }
+/* Copy size of the n rows of up to BLOCK columns to where each column lies side by side: read with the
+ * stride of a wide matrix they would push each other out of the cache. Rows lie far apart, so that those
+ * to come are asked for ahead. */
+static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t size,
+                 int64_t n) {
+    const int64_t bytes = width_of(columns, width), stride = columns[0].stride;
+    for (int64_t i = 0; bytes && i < size; i++) {
+        const char *row = columns[0].first + rows[i] * stride;
+        if (i + AHEAD < n) ask_for(columns[0].first + rows[i + AHEAD] * stride, bytes);
+        if (columns[0].is_double)
+            for (int64_t j = 0; j < width; j++) tile->doubles[j][i] = ((const double *)row)[j];
+        else
+            for (int64_t j = 0; j < width; j++) tile->floats[j][i] = ((const float *)row)[j];
     }
+    for (int64_t j = 0; !bytes && j < width; j++)
+        for (int64_t i = 0; i < size; i++) {
+            const char *place = columns[j].first + rows[i] * columns[j].stride;
+            if (columns[j].is_double)
+                tile->doubles[j][i] = *(const double *)place;
+            else
+                tile->floats[j][i] = *(const float *)place;
+        }
 }
 
 /* Encode n rows of one level set. edges: (columns, 63), read in each column's own type; codes: the
  * rows' place in the first column, stride bytes before that in the next. */
-EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
-                           const float *float_edges, const double *double_edges, uint8_t *codes,
-                           int64_t stride) {
-    Tile tile;
+static void encode_level_set(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                             const float *float_edges, const double *double_edges, uint8_t *codes,
+                             int64_t stride, Tile *tile) {
     uint8_t found[CHUNK];
-    memset(&tile, 0, sizeof tile);
     for (int64_t start = 0; start < n; start += CHUNK) {
         const int64_t size = n - start < CHUNK ? n - start : CHUNK;
         for (int64_t block = 0; block < n_columns; block += BLOCK) {
             const int64_t width = n_columns - block < BLOCK ? n_columns - block : BLOCK;
-            fill(&tile, columns + block, width, rows + start, size);
+            fill(tile, columns + block, width, rows + start, size, n - start);
             for (int64_t j = 0; j < width; j++) {
                 if (columns[block + j].is_double)
-                    search_double(tile.doubles[j], double_edges + (block + j) * EDGES, found);
+                    search_double(tile->doubles[j], double_edges + (block + j) * EDGES, found);
                 else
-                    search_float(tile.floats[j], float_edges + (block + j) * EDGES, found);
+                    search_float(tile->floats[j], float_edges + (block + j) * EDGES, found);
                 memcpy(codes + (block + j) * stride + start, found, (size_t)size);
             }
         }
+    }
+}
+
+/* Encode rows, those of level set s from starts[s] on. edges: (level sets, columns, 63). */
+EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows,
+                           const int64_t *starts, int64_t n_level_sets, const float *float_edges,
+                           const double *double_edges, uint8_t *codes, int64_t stride) {
+    Tile tile;
+    memset(&tile, 0, sizeof tile);
+    for (int64_t s = 0; s < n_level_sets; s++) {
+        const int64_t before = s * n_columns * EDGES;
+        encode_level_set(columns, n_columns, rows + starts[s], starts[s + 1] - starts[s],
+                         float_edges + before, double_edges + before, codes + starts[s], stride, &tile);
     }
 }
 
@@ -223,7 +208,8 @@ static void scan(Split *best, int criterion, int64_t least, int feature, int kin
     }
 }
 
-/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once. */
+/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once:
+ * those from which on the left side is large enough, and up to which the right side is. */
 static inline void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
     int32_t count[CODES], ones[CODES];
     double gain[CODES], most[LANES_OF_GAIN];
@@ -234,23 +220,30 @@ static inline void scan_plain(Split *best, int64_t least, int feature, Sums all,
         ones[code] = (int32_t)(sum & 0xffffffffu);
     }
     const int32_t low = (int32_t)least, high = (int32_t)(all.count - least);
-    const double all_count = (double)all.count, all_ones = (double)all.ones;
+    int first = 0, end = 0;
     for (int code = 0; code < CODES; code++) {
-        const double left = (double)count[code], left_ones = (double)ones[code];
-        const double right = all_count - left, right_ones = all_ones - left_ones;
-        const double a = left_ones * left_ones * right;
-        const double b = right_ones * right_ones * left;
-        const double value = (a + b) / (left * right);
-        gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
+        first += count[code] < low;
+        end += count[code] <= high;
     }
-    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = gain[i];
-    for (int code = LANES_OF_GAIN; code < CODES; code += LANES_OF_GAIN)
-        for (int i = 0; i < LANES_OF_GAIN; i++)
-            most[i] = gain[code + i] > most[i] ? gain[code + i] : most[i];
+    if (first >= end) return;
+    first -= first % LANES_OF_GAIN;
+    const double all_count = (double)all.count, all_ones = (double)all.ones;
+    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = -INFINITY;
+    for (int some = first; some < end; some += LANES_OF_GAIN)
+        for (int i = 0; i < LANES_OF_GAIN; i++) {
+            const int code = some + i;
+            const double left = (double)count[code], left_ones = (double)ones[code];
+            const double right = all_count - left, right_ones = all_ones - left_ones;
+            const double a = left_ones * left_ones * right;
+            const double b = right_ones * right_ones * left;
+            const double value = (a + b) / (left * right);
+            gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
+            most[i] = gain[code] > most[i] ? gain[code] : most[i];
+        }
     double top = most[0];
     for (int i = 1; i < LANES_OF_GAIN; i++) top = most[i] > top ? most[i] : top;
     if (!(top > best->gain)) return;
-    int code = 0;
+    int code = first;
     while (gain[code] != top) code++;
     *best = (Split){top, feature, (uint8_t)code, count[code] >= all.count - count[code]};
 }
@@ -332,58 +325,30 @@ EXPORT void epiloss_split_rows(const uint8_t *codes, int64_t stride, const uint8
         middles[k] = starts[k + 1];
         if (split.feature < 0) continue;
         const uint8_t *column = codes + split.feature * stride;
+        const int is_category = kinds[split.feature] == CATEGORY;
+        uint8_t goes_left[CODES];
+        for (int code = 0; code < CODES; code++)
+            goes_left[code] = is_category ? code == split.code : code <= split.code;
+        if (!is_category) goes_left[MISSING] = split.missing_left != 0;
         int64_t left = starts[k], right = 0;
+        /* written to both sides, and kept on one: no processor foresees which, so there is no branch */
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) {
-            const uint8_t code = column[rows[i]];
-            const int goes_left = kinds[split.feature] == CATEGORY ? code == split.code
-                                  : code == MISSING                ? split.missing_left
-                                                                   : code <= split.code;
-            if (goes_left) {
-                rows[left] = rows[i];
-                labels[left] = labels[i];
-                if (weights) weights[left] = weights[i];
-                left++;
-            } else {
-                spare_rows[right] = rows[i];
-                spare_labels[right] = labels[i];
-                if (weights) spare_weights[right] = weights[i];
-                right++;
+            const int is_left = goes_left[column[rows[i]]];
+            spare_rows[right] = rows[i];
+            spare_labels[right] = labels[i];
+            rows[left] = rows[i];
+            labels[left] = labels[i];
+            if (weights) {
+                spare_weights[right] = weights[i];
+                weights[left] = weights[i];
             }
+            left += is_left;
+            right += !is_left;
         }
         memcpy(rows + left, spare_rows, (size_t)right * sizeof *rows);
         memcpy(labels + left, spare_labels, (size_t)right * sizeof *labels);
         if (weights) memcpy(weights + left, spare_weights, (size_t)right * sizeof *weights);
         middles[k] = left;
-    }
-}
-
-/* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
- * threshold, a category where it equals it. */
-typedef struct {
-    double threshold;
-    int32_t feature;
-    int32_t left;
-    int32_t right;
-    uint8_t kind;
-    uint8_t missing_left;
-} Node;
-
-/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first. */
-EXPORT void epiloss_apply(const Column *columns, const int64_t *rows, int64_t n, const Node *nodes,
-                          int32_t *leaves) {
-    for (int64_t i = 0; i < n; i++) {
-        int32_t at = leaves[i];
-        while (nodes[at].left >= 0) {
-            const Node node = nodes[at];
-            const Column column = columns[node.feature];
-            const char *place = column.first + rows[i] * column.stride;
-            const double x = column.is_double ? *(const double *)place : (double)*(const float *)place;
-            const int goes_left = x != x                  ? node.missing_left
-                                  : node.kind == CATEGORY ? x == node.threshold
-                                                          : x <= node.threshold;
-            at = goes_left ? node.left : node.right;
-        }
-        leaves[i] = at;
     }
 }
 

@@ -19,6 +19,7 @@ from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
 _COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
+_FEW = 64  # columns, up to which several level sets' are sorted together
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,19 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
         samples = [_sample(rows[starts[s] : starts[s + 1]]) for s in range(first, last)]
         edges[first:last] = _edges(features, samples)
 
-    def encode(part: tuple[int, int, int]) -> None:
-        s, first, last = part
-        loops.encode(features, rows[first:last], edges[s], codes[:, first:last])
+    def encode(part: tuple[slice, Codes]) -> None:
+        some, ends = part
+        inside = slice(ends[0], ends[-1])
+        loops.encode(features, rows[inside], ends - ends[0], edges[some], codes[:, inside])
 
-    parts = [(s, *part) for s, ends in enumerate(pairwise(starts)) for part in _ranges(*ends, _ROWS)]
-    workers.run(find_edges, _ranges(0, n_level_sets, max(_COLUMNS // max(d, 1), 1)))
+    parts = [(slice(0, n_level_sets), starts)]
+    if len(rows) > _ROWS:  # else the calls would take longer than the work
+        parts = [
+            (slice(s, s + 1), np.array(part))
+            for s, ends in enumerate(pairwise(starts.tolist()))
+            for part in _ranges(*ends, _ROWS)
+        ]
+    workers.run(find_edges, _ranges(0, n_level_sets, max(_FEW // max(d, 1), 1)))
     workers.run(encode, parts)
     kinds = np.zeros(d, np.uint8)
     categories = {}
@@ -92,16 +100,21 @@ def quantile_edges(values: NDArray[Any]) -> Floats:
     >>> quantile_edges(np.array([[1.0, 3.0, np.nan, 1.0]]))[0, :2].tolist()
     [2.0, inf]
     """
-    shape = (*values.shape[:-1], N_EDGES)
-    if values.shape[-1] < 2:
+    return _edges_among(np.sort(values, axis=-1))
+
+
+def _edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges of sorted values (..., rows)."""
+    shape = (*ordered.shape[:-1], N_EDGES)
+    if ordered.shape[-1] < 2:
         return np.full(shape, np.inf)
-    ordered = np.sort(values.reshape(-1, values.shape[-1]), axis=1)
+    ordered = ordered.reshape(-1, ordered.shape[-1])
     d, n = ordered.shape
     edges = np.full((d, N_EDGES), np.inf)
     present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
     place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
-    below, above = (np.take_along_axis(ordered, place - k, axis=1) for k in (1, 0))
-    edges[:, :-1] = _between(below, above)
+    place += n * np.arange(d)[:, None]
+    edges[:, :-1] = _between(ordered.take(place - 1), ordered.take(place))
     repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
     few = np.flatnonzero(repeated | (present < N_EDGES))
     few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
@@ -120,25 +133,22 @@ def _between(low: Floats, high: Floats) -> Floats:
 
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
     """Return the edges (samples, columns, 63), each a number of the column's own precision."""
-    if isinstance(features.source, tuple):
-        columns = [
-            [features.take(sample).column(j) for sample in samples] for j in range(features.n_columns)
-        ]
-        return np.stack([quantile_edges(_side_by_side(parts)) for parts in columns], axis=1)
-    values = [features.take(sample).matrix.T for sample in samples]
-    blocks = _ranges(0, features.n_columns, _COLUMNS)
-    parts = (
-        quantile_edges(_side_by_side([one[first:last] for one in values])) for first, last in blocks
-    )
-    return np.concatenate(list(parts), axis=1)
+    source, rows = features.source, features.rows
+    samples = [sample if rows is None else rows[sample] for sample in samples]
+    if isinstance(source, tuple):
+        blocks = [column[:, None] for column in source]
+    else:
+        blocks = [source[:, first:last] for first, last in _ranges(0, source.shape[1], _COLUMNS)]
+    return np.concatenate([_edges_among(_sorted(block, samples)) for block in blocks], axis=1)
 
 
-def _side_by_side(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays (..., rows) as one, missing values behind those with fewer rows."""
-    most = max(part.shape[-1] for part in parts)
-    whole = np.full((len(parts), *parts[0].shape[:-1], most), np.nan, parts[0].dtype)
-    for part, place in zip(parts, whole, strict=True):
-        place[..., : part.shape[-1]] = part
+def _sorted(block: NDArray[Any], samples: Sequence[Codes]) -> NDArray[Any]:
+    """Return (samples, columns, rows), sorted; missing values are behind those with fewer rows."""
+    most = max(map(len, samples))
+    whole = np.full((len(samples), block.shape[1], most), np.nan, block.dtype)
+    for sample, place in zip(samples, whole, strict=True):
+        place[:, : len(sample)] = block[sample].T
+    whole.sort(axis=-1)
     return whole
 
 

@@ -1,4 +1,4 @@
-"""The inner loops of the histogram trees, compiled: the functions of ``numpy_kernel``, but faster.
+"""The inner loops, compiled: the functions of ``numpy_kernel``, but faster.
 
 Importing this fails where the package was installed without a C compiler.
 """
@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
-from epiloss.partition import _kernel  # type: ignore[attr-defined]  # made by the compiler
+from epiloss.levelsets import Grid
+from epiloss.partition import _kernel, numpy_kernel  # type: ignore[attr-defined]  # made by the compiler
 from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
 from epiloss.scoring import Floats
 
+_TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
@@ -27,21 +29,28 @@ def _function(name: str, signature: str) -> Any:
     return function
 
 
-_encode = _function("encode", "pipipppi")
+_encode = _function("encode", "pippipppi")
 _best_splits = _function("best_splits", "pipiippippiipp")
 _split_rows = _function("split_rows", "pippppppipppp")
-_apply = _function("apply", "ppipp")
+_apply = _function("apply", "pipipp")
+_add_fixed_point = _function("add_fixed_point", "ppipp")
+_first_of_each = _function("first_of_each", "ppipp")
+_windowed_lines = _function("windowed_lines", "ipppippp")
+_interpolate = _function("interpolate", "ppipipip")
 
 
-def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
-    """Write the codes (columns, rows) of some rows."""
+def encode(
+    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
+) -> None:
+    """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     rows, columns = _rows(features, rows), _columns(features)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
     _encode(
         _address(columns),
         len(columns),
         _address(rows),
-        len(rows),
+        _address(starts),
+        len(starts) - 1,
         _address(as_floats),
         _address(as_doubles),
         codes.ctypes.data,
@@ -116,7 +125,66 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     """Let each row go down from the node that ``leaves`` holds to its leaf, in place."""
     rows = _rows(features, np.arange(features.n_rows) if features.rows is None else None)
     columns = _columns(features)
-    _apply(_address(columns), _address(rows), len(rows), _address(nodes), _address(leaves))
+    _apply(
+        _address(columns),
+        len(columns),
+        _address(rows),
+        len(rows),
+        _address(nodes),
+        _address(leaves),
+    )
+
+
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
+    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
+    if max(values.max(initial=0.0), -values.min(initial=0.0)) >= _TOO_LARGE:
+        return numpy_kernel.add_fixed_point(code, values, high, low)
+    values = np.ascontiguousarray(values)
+    _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
+    return None
+
+
+def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
+    """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    among, left = np.empty(len(order), bool), wanted.copy()
+    codes = np.ascontiguousarray(codes)
+    _first_of_each(*map(_address, (order, codes)), len(order), *map(_address, (left, among)))
+    return among
+
+
+def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
+    """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
+    knots, values, x = (np.ascontiguousarray(one, np.float64) for one in (knots, values, x))
+    grid, found = Grid.of(knots, x.size), np.empty_like(x)
+    _interpolate(
+        _address(knots),
+        _address(values),
+        len(knots),
+        _address(grid.first),
+        grid.n_cells,
+        _address(x),
+        x.size,
+        _address(found),
+    )
+    return found
+
+
+def windowed_lines(
+    x: Floats, rank: Floats, cumulative: Floats, windows: Floats
+) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through each window, and its leverage."""
+    fitted, leverage = np.empty((2, len(windows), len(x)))
+    _windowed_lines(
+        len(x),
+        _address(x),
+        _address(rank),
+        _address(cumulative),
+        len(windows),
+        _address(windows),
+        _address(fitted),
+        _address(leverage),
+    )
+    return fitted, leverage
 
 
 def _rows(features: Features, rows: Integers | None) -> Integers:
@@ -145,4 +213,7 @@ def _address(array: NDArray[Any] | None) -> int | None:
     if array is None:
         return None
     assert array.flags.c_contiguous  # the loops know no other layout
-    return array.ctypes.data
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+    except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
+        return array.ctypes.data

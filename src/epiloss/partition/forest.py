@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
-from epiloss.levelsets import Codes
+from epiloss.levelsets import Codes, order_by_code
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.codes import CodedFeatures, coded
 from epiloss.partition.kernel import kernel
 from epiloss.partition.numpy_kernel import CATEGORY, ENTROPY, NODE, SQUARED, Integers, Records
 from epiloss.rules import Step
 from epiloss.scoring import Brier, Floats
-from epiloss.splitting import order_by_code
 
 _WEIGHT_STEPS = 2**24  # weights are whole numbers of the largest one's steps
 
@@ -87,8 +86,12 @@ class Forest:
         left, right = self.nodes["left"], self.nodes["right"]
         count = np.zeros(len(left), np.int64)
         np.add.at(count, node, n)
-        for one in np.flatnonzero(left >= 0)[::-1].tolist():
-            count[one] = count[left[one]] + count[right[one]]
+        splits = np.flatnonzero(left >= 0)
+        children = zip(splits.tolist(), left[splits].tolist(), right[splits].tolist(), strict=True)
+        total = count.tolist()  # a list is faster, item by item
+        for one, a, b in reversed(list(children)):
+            total[one] = total[a] + total[b]
+        count = np.array(total, np.int64)
         target = np.arange(len(left))
         for one in node[n < 2].tolist():
             target[one] = self._new_home(one, self._parent, count)
@@ -262,5 +265,8 @@ def _offsets(sizes: NDArray[Any]) -> Integers:
 
 def _sums(values: NDArray[Any], starts: Integers) -> Integers:
     """Return the sum over each node's rows; a node may have none."""
-    running = _offsets(values)
-    return np.asarray(running[starts[1:]] - running[starts[:-1]], np.int64)
+    sums = np.zeros(len(starts) - 1, np.int64)
+    some = starts[1:] > starts[:-1]
+    if len(values):
+        sums[some] = np.add.reduceat(values, starts[:-1][some], dtype=np.int64)
+    return sums

@@ -1,4 +1,4 @@
-"""The inner loops of the histogram trees: compiled where the package has them, else in NumPy."""
+"""The inner loops, of the trees and over rows: compiled where the package has them, else in NumPy."""
 
 from __future__ import annotations
 

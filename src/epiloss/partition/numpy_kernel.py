@@ -1,4 +1,6 @@
-"""The inner loops of the histogram trees in NumPy: the reference for ``_kernel.c``, bit for bit.
+"""The inner loops in NumPy, of histogram trees, sums, folds and curves: the reference, bit for bit.
+
+``_kernel.c`` and ``_passes.c`` do the same faster.
 
 A column of features has one-byte codes: for numbers, how many of its 63 edges lie below the value; for
 categories, one code for each frequent one. Sums are integers, so that no order of adding matters, and
@@ -9,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.levelsets import order_by_code
 from epiloss.scoring import Floats
 
 N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
 NUMBER, CATEGORY = 0, 1
 SQUARED, ENTROPY = 0, 1
+
+LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
 
 SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
 NODE = np.dtype(
@@ -37,11 +43,16 @@ Records = NDArray[np.void]
 Integers = NDArray[np.int64]
 
 
-def encode(features: Features, rows: Integers, edges: Floats, codes: NDArray[np.uint8]) -> None:
-    """Write the codes (columns, rows) of some rows."""
+def encode(
+    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
+) -> None:
+    """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     chosen = features.take(rows)
     for j in range(features.n_columns):
-        codes[j] = np.searchsorted(edges[j], chosen.column(j))  # what is missing sorts behind all edges
+        column = chosen.column(j)
+        for s, (first, last) in enumerate(pairwise(starts.tolist())):
+            # what is missing sorts behind all edges
+            codes[j, first:last] = np.searchsorted(edges[s, j], column[first:last])
 
 
 def best_splits(
@@ -207,6 +218,62 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
         left = np.where(np.isnan(x), node["missing_left"] > 0, inside)
         leaves[below] = np.where(left, node["left"], node["right"])
         below = below[nodes["left"][leaves[below]] >= 0]
+
+
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
+    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
+    steps = np.rint(values * (LIMB * LIMB))
+    whole = np.floor(steps / LIMB)
+    # whole numbers below 2**53, so float64 bincount adds them exactly in any order
+    high += np.bincount(code, whole, len(high)).astype(np.int64)
+    low += np.bincount(code, steps - whole * LIMB, len(low)).astype(np.int64)
+
+
+def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
+    """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    order = order[order_by_code(codes[order])]
+    size = np.bincount(codes, minlength=len(wanted))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    among = np.empty(len(order), bool)
+    among[order] = rank < np.repeat(wanted, size)
+    return among
+
+
+def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
+    """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
+    right = np.clip(np.searchsorted(knots, x), 1, len(knots) - 1)
+    start, end = knots[right - 1], knots[right]
+    # numpy.interp divides by the step first, which overflows where scores are denormal
+    share = np.clip((x - start) / (end - start), 0, 1)
+    low, high = values[right - 1], values[right]
+    return np.asarray(low + share * (high - low), float)
+
+
+def windowed_lines(
+    x: Floats, rank: Floats, cumulative: Floats, windows: Floats
+) -> tuple[Floats, Floats]:
+    """Return the value at each ``x`` of the least-squares line through each window, and its leverage.
+
+    A window is so much mass around the rank of ``x``, shifted at the ends. ``cumulative`` (5, m + 1)
+    are sums of w, w x, w x^2, w y and w x y before each score. The results are (windows, m).
+    """
+    lines = [_lines(x, rank, cumulative, window) for window in windows.tolist()]
+    return np.stack([fitted for fitted, _ in lines]), np.stack([leverage for _, leverage in lines])
+
+
+def _lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[Floats, Floats]:
+    start = np.clip(rank - window / 2, 0, max(cumulative[0, -1] - window, 0))
+    own = np.arange(len(x))
+    low = np.minimum(np.searchsorted(rank, start, side="left"), own)
+    high = np.maximum(np.searchsorted(rank, start + window, side="right"), own + 1)
+    weight, sx, sxx, sy, sxy = (sums[high] - sums[low] for sums in cumulative)
+    spread = sxx - sx * sx / weight
+    steep = spread > 1e-13 * cumulative[2, -1]  # else: rounding, or a single score
+    safe = np.where(steep, spread, 1.0)
+    slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
+    offset = x - sx / weight
+    leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
+    return sy / weight + slope * offset, leverage
 
 
 def _values(features: Features, rows: Integers, column: NDArray[Any]) -> Floats:

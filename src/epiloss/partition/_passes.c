@@ -1,0 +1,123 @@
+/* Passes over rows: down the trees, and for sums, folds and curves.
+ *
+ * As of the loops in _kernel.c, numpy_kernel.py says the same in NumPy and gives the same bits.
+ */
+#include <math.h>
+#include <stdint.h>
+
+#include "_kernel.h"
+
+#define TOGETHER 16    /* rows that go down the trees together */
+#define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
+
+/* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
+ * threshold, a category where it equals it. */
+typedef struct {
+    double threshold;
+    int32_t feature;
+    int32_t children[2]; /* left, right */
+    uint8_t kind;
+    uint8_t missing_left;
+} Node;
+
+/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first.
+ *
+ * Some rows go down together, a step each in turn, so that none waits for what another reads from
+ * memory, and one that arrives makes room for the next. Rows to come are asked for ahead where they are
+ * short. Children are looked up: no processor foresees which side it will be. */
+EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                          const Node *nodes, int32_t *leaves) {
+    int64_t walking[TOGETHER], next = n < TOGETHER ? n : TOGETHER;
+    const int64_t bytes = n_columns ? width_of(columns, n_columns) : 0;
+    for (int64_t k = 0; k < next; k++) walking[k] = k;
+    for (int64_t n_walking = next; n_walking > 0;)
+        for (int64_t k = 0; k < n_walking; k++) {
+            const int64_t i = walking[k];
+            const Node *node = &nodes[leaves[i]];
+            if (node->children[0] < 0) {
+                if (bytes <= SHORT && next + AHEAD < n)
+                    ask_for(columns[0].first + rows[next + AHEAD] * columns[0].stride, bytes);
+                walking[k] = next < n ? next++ : walking[--n_walking];
+                continue;
+            }
+            const Column *column = &columns[node->feature];
+            const char *place = column->first + rows[i] * column->stride;
+            const double x = column->is_double ? *(const double *)place : (double)*(const float *)place;
+            int goes_right = !(x <= node->threshold);
+            if (node->kind == CATEGORY) goes_right = x != node->threshold;
+            if (x != x) goes_right = !node->missing_left;
+            leaves[i] = node->children[goes_right];
+        }
+}
+
+/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest. */
+WIDE EXPORT void epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
+                                         int64_t *high, int64_t *low) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t steps = (int64_t)rint(values[i] * 1099511627776.0);
+        const int64_t rest = steps & 0xfffff;
+        high[code[i]] += (steps - rest) / 0x100000;
+        low[code[i]] += rest;
+    }
+}
+
+/* among[row] = whether the row is, in the given order, among the first left[code] of its code. */
+EXPORT void epiloss_first_of_each(const int64_t *order, const int64_t *codes, int64_t n, int64_t *left,
+                                  uint8_t *among) {
+    for (int64_t i = 0; i < n; i++) among[order[i]] = left[codes[order[i]]]-- > 0;
+}
+
+/* found[i] = the curve at x[i], linear between the knots (at least two, in order) and flat outside.
+ *
+ * first[c] knots lie in the cells of [0, 1] before cell c, so that few, if any, are left to search. */
+EXPORT void epiloss_interpolate(const double *knots, const double *values, int64_t n_knots,
+                                const int32_t *first, int64_t n_cells, const double *x, int64_t n,
+                                double *found) {
+    for (int64_t i = 0; i < n; i++) {
+        const double inside = x[i] > 0.0 ? (x[i] < 1.0 ? x[i] : 1.0) : 0.0;
+        const int64_t cell = (int64_t)(inside * (double)n_cells);
+        int64_t right = first[cell], last = first[cell + 1];
+        while (right < last) {
+            const int64_t middle = (right + last) / 2;
+            if (knots[middle] < x[i])
+                right = middle + 1;
+            else
+                last = middle;
+        }
+        right = right < 1 ? 1 : right < n_knots ? right : n_knots - 1;
+        double share = (x[i] - knots[right - 1]) / (knots[right] - knots[right - 1]);
+        share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
+        found[i] = values[right - 1] + share * (values[right] - values[right - 1]);
+    }
+}
+
+/* The value at each x of the least-squares line through each window, so much mass around the rank of x,
+ * shifted at the ends, and its leverage: (windows, m). cumulative: (5, m + 1), sums of w, w x, w x^2,
+ * w y and w x y before each score. */
+EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *rank,
+                                   const double *cumulative, int64_t n_windows, const double *windows,
+                                   double *fitted, double *leverage) {
+    const double *w = cumulative, *wx = w + m + 1, *wxx = wx + m + 1, *wy = wxx + m + 1;
+    const double *wxy = wy + m + 1, least = 1e-13 * wxx[m];
+    for (int64_t k = 0; k < n_windows; k++, fitted += m, leverage += m) {
+        const double last = w[m] - windows[k] > 0.0 ? w[m] - windows[k] : 0.0;
+        int64_t from = 0, to = 0;
+        for (int64_t i = 0; i < m; i++) {
+            double start = rank[i] - windows[k] / 2.0;
+            start = start < 0.0 ? 0.0 : start > last ? last : start;
+            while (from < m && rank[from] < start) from++;
+            while (to < m && rank[to] <= start + windows[k]) to++;
+            const int64_t low = from < i ? from : i, high = to > i + 1 ? to : i + 1;
+            const double weight = w[high] - w[low], sx = wx[high] - wx[low], sy = wy[high] - wy[low];
+            const double spread = wxx[high] - wxx[low] - sx * sx / weight;
+            const double offset = x[i] - sx / weight;
+            double slope = 0.0, own = 0.0;
+            if (spread > least) { /* else: rounding, or a single score */
+                slope = (wxy[high] - wxy[low] - sx * sy / weight) / spread;
+                own = offset * offset / spread;
+            }
+            fitted[i] = sy / weight + slope * offset;
+            leverage[i] = 1.0 / weight + own;
+        }
+    }
+}
