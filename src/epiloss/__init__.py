@@ -64,7 +64,7 @@ _HOMES = {
     "load_repair": "repair",
     "regret": "decisions",
 }
-_MODULES = ("simulate", "data")
+_MODULES = ("simulate", "data", "plot")
 
 __all__ = [*_HOMES, *_MODULES]
 
