@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,6 +130,18 @@ def test_regions_of_groups_and_clusters_have_names(sample: epiloss.simulate.Samp
     assert set(clusters.regions["rule"]) == {"cluster 0", "cluster 1"}
     blind = epiloss.audit(sample.y, sample.scores, bins=5)
     assert set(blind.regions["rule"]) == {"all of it"}
+
+
+def test_regions_of_an_embedding_are_named_by_typical_rows(sample: epiloss.simulate.Sample) -> None:
+    wide = np.hstack([sample.X, np.random.default_rng(0).normal(size=(3_000, 60))])
+    options: dict[str, Any] = {"method": "partition", "bins": 3}
+    plain = epiloss.audit(sample.y, sample.scores, wide, **options)
+    assert plain.evidence is not None
+    rows = plain.evidence.typical_rows(0, 3).tolist()
+    assert plain.regions["rule"][0] == f"like rows {rows[0]}, {rows[1]}, {rows[2]}"
+    texts = [f"text {i}" for i in range(3_000)]
+    told = epiloss.audit(sample.y, sample.scores, wide, display=texts, **options)
+    assert told.regions["rule"][0] == " · ".join(f"text {row}" for row in rows).join(["like ", ""])
 
 
 def test_the_histogram_counts_every_evaluated_row(

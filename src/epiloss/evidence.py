@@ -7,12 +7,14 @@ out when somebody looks at them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.bands import curve_with_band
+from epiloss.display import Display
 from epiloss.errors import OptionError
 from epiloss.evaluation import Evaluation, FoldRegions
 from epiloss.levelsets import Codes
@@ -23,6 +25,7 @@ from epiloss.scoring import Floats, ScoringRule
 from epiloss.validation import Problem
 
 _MOST_COLUMNS = 500  # that typical rows are measured in
+_N_TYPICAL, _SHORT = 3, 40  # rows that stand for a region of an embedding, and their characters
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Evidence:
     problem: Problem
     plan: Plan
     evaluations: tuple[Evaluation, ...]
-    display: Any
+    display: Display | None
     seed: int
     level: float
     rule: ScoringRule
@@ -43,8 +46,7 @@ class Evidence:
     def rules(self, regions: Codes) -> NDArray[Any]:
         """Return regions in words."""
         wording = None if self.problem.features is None else Wording(self.problem.features)
-        places = (self._place(int(region)) for region in regions)
-        return np.array([self._rule(fold, cell, wording) for _, fold, cell in places], object)
+        return np.array([self._rule(int(region), wording) for region in regions], object)
 
     def rows(self, region: int) -> Codes:
         """Return the numbers of the rows that were evaluated in a region, as the user counts them."""
@@ -100,14 +102,27 @@ class Evidence:
         _, fold, cell = self._place(region)
         return np.asarray(fold.rows[fold.cells == cell], np.int64)
 
-    def _rule(self, fold: FoldRegions, cell: int, wording: Wording | None) -> str:
+    def _rule(self, number: int, wording: Wording | None) -> str:
+        _, fold, cell = self._place(number)
         level_set, region = int(fold.level_set[cell]), int(fold.region[cell])
         if self.problem.groups is not None:
             return self.problem.groups.names[region]
         if fold.partition is None or wording is None:
             return "all of it"
         path = fold.partition.path(level_set, region)
-        return f"{fold.partition.noun} {region}" if path is None else str(wording.rule(path))
+        if path is None:
+            return f"{fold.partition.noun} {region}"
+        if path and wording.features.is_embedding:
+            return self._like(number)
+        return str(wording.rule(path))
+
+    def _like(self, region: int) -> str:
+        """Name a region by its most typical rows: bounds on an embedding's columns mean nothing."""
+        rows = self.typical_rows(region, _N_TYPICAL).tolist()
+        if self.display is not None and self.display.columns:
+            texts = (" ".join(self.display.texts(row).values()) for row in rows)
+            return "like " + " · ".join(shorten(text, _SHORT, placeholder="…") for text in texts)
+        return f"like {'row' if len(rows) == 1 else 'rows'} {', '.join(map(str, rows))}"
 
     def _points(self, rows: Codes) -> Floats:
         features = self.problem.features

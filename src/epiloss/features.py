@@ -51,6 +51,11 @@ class Features:
             return self.source if self.rows is None else self.source[self.rows]
         return np.column_stack([self.column(j) for j in range(self.n_columns)])
 
+    @property
+    def is_embedding(self) -> bool:
+        """Tell whether there are so many nameless columns that none means anything by itself."""
+        return self.n_columns > 50 and all(name == f"x{j}" for j, name in enumerate(self.names))
+
     def column(self, j: int) -> NDArray[Any]:
         """Return the values of one column."""
         column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
