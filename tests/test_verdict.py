@@ -99,3 +99,12 @@ def test_an_overconfident_score_without_groups_is_to_be_recalibrated() -> None:
 def test_a_loss_without_an_interval_is_judged_by_its_value(base: Audit) -> None:
     infinite = replace(base, calibration_loss=Estimate(float("inf")), grouping_loss=SMALL)
     assert verdict(infinite).kind == RECALIBRATE
+
+
+def test_names_from_the_data_cannot_steer_the_terminal() -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    names = {"\x1b[31mage\n": sample.X[:, 0], "b": sample.X[:, 1]}
+    result = epiloss.audit(sample.y, sample.scores, names, method="partition", bins=5)
+    text = str(result)
+    assert "age" in text
+    assert "\x1b" not in text

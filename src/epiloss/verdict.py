@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from epiloss.errors import printable
 from epiloss.results import Audit, Estimate
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def _worst(table: Table) -> str:
         return ""
     columns = (table["rule"], table["score_mean"], table["label_mean"])
     parts = [
-        f"{rule} (scored {score:.2f}, in truth {rate:.2f})"
+        f"{printable(str(rule))} (scored {score:.2f}, in truth {rate:.2f})"
         for rule, score, rate in zip(*(column[told] for column in columns), strict=True)
     ]
     return ", worst where " + "; and where ".join(parts)
