@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import epiloss
+from epiloss.display import Display
 from epiloss.report import audit_card, audit_page, comparison_page
 from epiloss.report.diagram import MOST_REGIONS
 from epiloss.results import Audit, Table
@@ -415,7 +416,7 @@ def test_thumbnails_are_inside_the_page(sample: Any, kind: str, tmp_path: Path) 
 
 
 def test_images_from_elsewhere_are_left_out(audit: Audit) -> None:
-    class Elsewhere:
+    class Elsewhere(Display):
         def texts(self, row: int) -> dict[str, str]:
             return {}
 
@@ -423,7 +424,7 @@ def test_images_from_elsewhere_are_left_out(audit: Audit) -> None:
             return "https://example.org/pixel.jpg"
 
     assert audit.evidence is not None
-    text = audit_page(replace(audit, evidence=replace(audit.evidence, display=Elsewhere())))
+    text = audit_page(replace(audit, evidence=replace(audit.evidence, display=Elsewhere({}))))
     assert "example.org" not in text
     assert Page(text).data["images"] == {}
 
