@@ -23,7 +23,6 @@ from epiloss.inference import normal_estimate
 from epiloss.influence import Influence
 from epiloss.levelsets import Codes
 from epiloss.planning import BinaryProblem, stream
-from epiloss.repair.base import moved
 from epiloss.repair.boosted import fit_boosted
 from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json
 from epiloss.scoring import Floats
@@ -178,8 +177,7 @@ def _acts(result: Audit) -> _Acts:
     if problem.features is not None or problem.groups is not None:
         features = problem.features if problem.features is not None else _as_features(problem)
         rows = (features, calibrated, problem.labels, problem.weights)
-        _, honest = fit_boosted(*rows, fold, None, generator)
-        better = moved(calibrated, honest)
+        _, better = fit_boosted(*rows, fold, None, generator)
     weight = np.ones(len(problem.labels)) if problem.weights is None else problem.weights
     return _Acts(problem.labels, weight, problem.clusters, (problem.scores, calibrated, better))
 

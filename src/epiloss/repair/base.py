@@ -12,14 +12,14 @@ from epiloss.curves import InterpolatedCurve
 from epiloss.features import Features
 from epiloss.scoring import Floats
 
-_KEPT = 0.1  # a correction takes a probability at most nine tenths of its way to 0 or 1
+_KEPT = 0.1  # what is added takes a probability at most nine tenths of its way to 0 or 1
 
 
 class Correction(Protocol):
-    """What is to be added to a probability, given the features and that probability."""
+    """A better probability, given the features and the probability so far."""
 
-    def offset(self, features: Features, base: Floats) -> Floats:
-        """Return what to add for each row."""
+    def corrected(self, features: Features, base: Floats) -> Floats:
+        """Return the better probability of each row."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class BinaryRepair:
         """Return the repaired scores."""
         base = scores if self.curve is None else self.curve(scores)
         for correction in self.corrections:
-            base = moved(base, correction.offset(features, base))
+            base = correction.corrected(features, base)
         return base
 
 

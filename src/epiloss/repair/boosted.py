@@ -1,9 +1,9 @@
-"""Corrections by boosting on the residual scale: ridge regressions and boosted trees, weighed together.
+"""Corrections by boosting on the log-odds scale: ridge regressions and boosted trees, weighed together.
 
-Rows are dealt to folds. On all folds but one ``Y - C`` is learned from the features and the score; on
-the one left out the predictions (several strengths of ridge, several stages of boosting) are collected.
-Their weights, none negative, are least squares on rows that no prediction has seen: that is where
-boosting stops, and how much is shrunk.
+Rows are dealt to folds. On all folds but one, what must be added to the log-odds of ``C`` is learned
+from the features and the score; on the one left out the predictions (several strengths of ridge,
+several stages of boosting) are collected. Their weights, none negative, are those that make labels most
+likely which no prediction has seen: that is where boosting stops, and how much is shrunk.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import nnls
 
 from epiloss.features import Features
 from epiloss.learners import Projection, Regressor, Ridges, projection, with_score
 from epiloss.levelsets import Codes
+from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
 from epiloss.repair.trees import TreeSum
 from epiloss.scoring import Floats
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
-STAGES = (15, 30, 60, 100)  # of boosting, that may be where it stops
-_LEAVES = 15
+STAGES = (10, 20, 40)  # of boosting, that may be where it stops
+_LEAVES = 8
+_MANY_ROWS, _MORE_STAGES, _MORE_LEAVES = 10_000, (10, 20, 40, 80), 15
+_LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
 _MOST_ROWS = 200_000  # that a model learns from
 
 
@@ -31,7 +33,7 @@ class Part(Protocol):
     """What was learned on all folds but one, already weighed."""
 
     def predict(self, features: Features, base: Floats) -> Floats:
-        """Return what to add for each row."""
+        """Return what to add to the log-odds of each row."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,13 @@ class BoostedCorrection:
     narrow: Projection | None
     parts: Sequence[Part]
 
-    def offset(self, features: Features, base: Floats) -> Floats:
-        """Return what to add for each row."""
+    def corrected(self, features: Features, base: Floats) -> Floats:
+        """Return the probabilities with the log-odds that all folds add on average."""
         narrowed = features if self.narrow is None else self.narrow(features)
         total = np.zeros(len(base))
         for part in self.parts:
             total += part.predict(narrowed, base)
-        return total / max(len(self.parts), 1)
+        return shifted(base, total / max(len(self.parts), 1))
 
 
 @dataclass(frozen=True)
@@ -65,33 +67,42 @@ class LinearAndTrees:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A user's regressor, times its weight."""
+    """A user's regressor of the residual, times its weight; on the log-odds scale it is steeper."""
 
     model: Any
     weight: float
 
     def predict(self, features: Features, base: Floats) -> Floats:
         """Return the weighted prediction."""
-        return np.asarray(self.weight * self.model.predict(features, base), float)
+        residual = np.asarray(self.model.predict(features, base), float)
+        return self.weight * residual / np.maximum(base * (1 - base), 0.01)
 
 
 class _Both:
     """Ridges and boosted trees of one fold, before they are weighed."""
 
     def __init__(
-        self, features: Features, base: Floats, target: Floats, weights: Floats | None, seed: int
-    ):
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
-        self.ridges = Ridges.fit(features, base, target, weights, ALPHAS)
-        model = HistGradientBoostingRegressor(
-            max_iter=STAGES[-1], max_leaf_nodes=_LEAVES, early_stopping=False, random_state=seed
+        self,
+        features: Features,
+        base: Floats,
+        labels: Floats,
+        weights: Floats | None,
+        *,
+        many: bool,
+        seed: int,
+    ) -> None:
+        self.stages: tuple[int, ...] = _MORE_STAGES if many else STAGES
+        leaves = _MORE_LEAVES if many else _LEAVES
+        variance = np.maximum(base * (1 - base), _LEAST_VARIANCE)
+        weight = variance if weights is None else variance * weights
+        # one Newton step of a penalised logistic regression
+        self.ridges = Ridges.fit(features, base, (labels - base) / variance, weight, ALPHAS)
+        self.trees = _boosted_trees(
+            with_score(features, base), labels, log_odds(base), weights, self.stages[-1], leaves, seed
         )
-        model.fit(with_score(features, base), target, sample_weight=weights)
-        self.trees = TreeSum.from_boosting(model)
 
     def columns(self, features: Features, base: Floats) -> Floats:
-        stages = self.trees.predict_stages(_with_base(features, base), STAGES)
+        stages = self.trees.predict_stages(_with_base(features, base), self.stages)
         return np.hstack([self.ridges.predict_columns(features, base), stages])
 
     def weighed(self, weights: Floats) -> LinearAndTrees:
@@ -99,7 +110,7 @@ class _Both:
         linear = Ridges(
             self.ridges.centre, self.ridges.scale, self.ridges.coefficients @ weights[:n, None]
         )
-        return LinearAndTrees(linear, self.trees.weighed(STAGES, weights[n:]))
+        return LinearAndTrees(linear, self.trees.weighed(self.stages, weights[n:]))
 
 
 class _Own:
@@ -109,10 +120,43 @@ class _Own:
         self.model = model
 
     def columns(self, features: Features, base: Floats) -> Floats:
-        return np.asarray(self.model.predict(features, base), float)[:, None]
+        return Weighed(self.model, 1.0).predict(features, base)[:, None]
 
     def weighed(self, weights: Floats) -> Weighed:
         return Weighed(self.model, float(weights[0]))
+
+
+def _boosted_trees(
+    design: Floats,
+    labels: Floats,
+    offset: Floats,
+    weights: Floats | None,
+    n_trees: int,
+    leaves: int,
+    seed: int,
+) -> TreeSum:
+    """Boost the log-likelihood from an offset on, which scikit-learn's own classifier cannot."""
+    from sklearn._loss import HalfBinomialLoss
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    class FromOffset(HalfBinomialLoss):  # type: ignore[misc]  # scikit-learn is untyped
+        def fit_intercept_only(self, y_true: Any, sample_weight: Any = None) -> Any:
+            return np.float64(0.0)
+
+        def gradient_hessian(self, y_true: Any, raw_prediction: Any, *args: Any, **options: Any) -> Any:
+            moved = raw_prediction + offset.reshape(raw_prediction.shape)
+            return super().gradient_hessian(y_true, moved, *args, **options)
+
+    model = HistGradientBoostingRegressor(
+        loss=FromOffset(),
+        max_iter=n_trees,
+        learning_rate=0.2,
+        max_leaf_nodes=leaves,
+        l2_regularization=1.0,
+        early_stopping=False,
+        random_state=seed,
+    )
+    return TreeSum.from_boosting(model.fit(design, labels, sample_weight=weights))
 
 
 def fit_boosted(
@@ -124,7 +168,7 @@ def fit_boosted(
     learner: Regressor | None,
     generator: np.random.Generator,
 ) -> tuple[BoostedCorrection, Floats]:
-    """Return the correction, and what it adds to each row by models and weights that have not seen it.
+    """Return the correction, and each row corrected by models and weights that have not seen it.
 
     ``base`` is the calibrated score of each row, from rows of other folds.
     """
@@ -137,21 +181,25 @@ def fit_boosted(
         learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         if len(learn) > _MOST_ROWS:
             learn = np.sort(generator.permutation(learn)[:_MOST_ROWS])
-        data = (inputs.take(learn), base[learn], (labels - base)[learn])
         some = None if weights is None else weights[learn]
-        model = _Both(*data, some, seed) if learner is None else _Own(learner.fit(*data, some, seed))
+        data = (inputs.take(learn), base[learn])
+        model: _Both | _Own
+        if learner is None:
+            model = _Both(*data, labels[learn], some, many=len(base) >= _MANY_ROWS, seed=seed)
+        else:
+            model = _Own(learner.fit(*data, (labels - base)[learn], some, seed))
         found = model.columns(inputs.take(left_out), base[left_out])
         columns = np.empty((len(base), found.shape[1])) if columns is None else columns
         columns[left_out] = found
         models.append(model)
     assert columns is not None  # there are folds
-    root = np.ones(len(base)) if weights is None else np.sqrt(weights)
-    design, target = columns * root[:, None], (labels - base) * root
-    honest = np.empty(len(base))
+    offset, honest = log_odds(base), np.empty(len(base))
     for k in range(len(models)):
         inside, rest = fold == k, fold != k
-        honest[inside] = columns[inside] @ nnls(design[rest], target[rest])[0]
-    shares = nnls(design, target)[0]
+        some = None if weights is None else weights[rest]
+        shares = nonnegative_logistic(columns[rest], labels[rest], offset[rest], some)
+        honest[inside] = shifted(base[inside], columns[inside] @ shares)
+    shares = nonnegative_logistic(columns, labels, offset, weights)
     return BoostedCorrection(narrow, [model.weighed(shares) for model in models]), honest
 
 

@@ -14,7 +14,7 @@ from epiloss.features import Features
 from epiloss.learners import Regressor, resolve_learner
 from epiloss.models import fresh
 from epiloss.repair.base import BinaryRepair
-from epiloss.repair.fitting import RepairPlan, Rows, fit_repair
+from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import Floats, resolve_rule
 from epiloss.validation import Problem, read_problem, read_scores
 
@@ -106,10 +106,8 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         self.features_in_ = problem.features.description()
         self.classes_ = np.array(problem.classes)
         self.positive_ = problem.positive
-        self.repairs_ = [
-            fit_repair(Rows(problem.features, *one, problem.weights), plan, generator)
-            for one in _one_by_one(problem)
-        ]
+        scores = [Rows(problem.features, *one, problem.weights) for one in _one_by_one(problem)]
+        self.repairs_ = fit_repairs(scores, plan, generator)
         return self
 
     def predict(self, X: Any, scores: Any) -> Floats:

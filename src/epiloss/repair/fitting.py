@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from epiloss.curves import InterpolatedCurve, LocalLinear
 from epiloss.features import Features
 from epiloss.learners import Regressor
 from epiloss.levelsets import Codes
-from epiloss.repair.base import BinaryRepair, Correction, moved
+from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import fit_boosted
 from epiloss.repair.regional import fit_regions
 from epiloss.scoring import Floats, ScoringRule
@@ -47,39 +48,56 @@ class Rows:
         return Rows(self.features.take(rows), self.scores[rows], self.labels[rows], weights)
 
 
-def fit_repair(rows: Rows, plan: RepairPlan, generator: np.random.Generator) -> BinaryRepair:
-    """Return the repair that does best on rows left out, or a simpler one that does nearly as well.
+@dataclass(frozen=True)
+class Candidates:
+    """Ever larger models of one score: their losses on rows left out, and how to build one of them.
 
     In order: the scores as they are, their calibration curve, and then the corrections.
     """
-    if len(rows.labels) < 2 * _FOLDS or rows.labels.min() == rows.labels.max():
-        return BinaryRepair(None, ())
-    fold = generator.permutation(len(rows.labels)) % _FOLDS
-    if plan.method == "boosted":
-        return _boosted(rows, plan, fold, generator)
-    return _regional(rows, plan, fold, generator)
+
+    losses: Floats  # (models, rows)
+    rows: Codes
+    build: Callable[[int], BinaryRepair]
 
 
-def _regional(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Generator) -> BinaryRepair:
-    n_folds = _FOLDS if len(fold) < _ONE_FOLD_FROM else 1
-    losses = []
-    for k in range(n_folds):
-        learn, left_out = rows.take(np.flatnonzero(fold != k)), rows.take(np.flatnonzero(fold == k))
-        repair = _rounds(learn, plan, plan.rounds, generator)
-        stages = [left_out.scores, _curve_of(repair)(left_out.scores)]
-        for correction in repair.corrections:
-            offset = correction.offset(left_out.features, stages[-1])
-            stages.append(moved(stages[-1], offset))
-        losses.append(np.stack([plan.rule.loss(stage, left_out.labels) for stage in stages]))
-    weights = (
-        None
-        if rows.weights is None
-        else np.concatenate([rows.weights[fold == k] for k in range(n_folds)])
+def fit_repairs(
+    scores: Sequence[Rows], plan: RepairPlan, generator: np.random.Generator
+) -> list[BinaryRepair]:
+    """Return a repair for each score of the same rows, all taken equally far.
+
+    That is as far as does best on rows left out, or less far where that is nearly as good.
+    """
+    n = len(scores[0].labels)
+    if n < 2 * _FOLDS or any(one.labels.min() == one.labels.max() for one in scores):
+        return [BinaryRepair(None, ()) for _ in scores]
+    fold = generator.permutation(n) % _FOLDS
+    fit = _boosted if plan.method == "boosted" else _regional
+    found = [fit(one, plan, fold, generator) for one in scores]
+    weights = scores[0].weights
+    best = simplest_good(
+        np.sum([one.losses for one in found], axis=0),
+        None if weights is None else weights[found[0].rows],
     )
-    best = simplest_good(np.concatenate(losses, axis=1), weights)
-    if best == 0:
-        return BinaryRepair(None, ())
-    return _rounds(rows, plan, best - 1, generator)
+    return [one.build(best) for one in found]
+
+
+def _regional(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Generator) -> Candidates:
+    n_folds = _FOLDS if len(fold) < _ONE_FOLD_FROM else 1
+    losses, places = [], []
+    for k in range(n_folds):
+        places.append(np.flatnonzero(fold == k))
+        learn, left_out = rows.take(np.flatnonzero(fold != k)), rows.take(places[-1])
+        repair = _rounds(learn, plan, plan.rounds, generator)
+        assert repair.curve is not None  # every round begins with it
+        stages = [left_out.scores, repair.curve(left_out.scores)]
+        for correction in repair.corrections:
+            stages.append(correction.corrected(left_out.features, stages[-1]))
+        losses.append(_losses(plan, stages, left_out.labels))
+
+    def build(model: int) -> BinaryRepair:
+        return BinaryRepair(None, ()) if model == 0 else _rounds(rows, plan, model - 1, generator)
+
+    return Candidates(np.concatenate(losses, axis=1), np.concatenate(places), build)
 
 
 def _rounds(rows: Rows, plan: RepairPlan, n: int, generator: np.random.Generator) -> BinaryRepair:
@@ -98,25 +116,34 @@ def _rounds(rows: Rows, plan: RepairPlan, n: int, generator: np.random.Generator
             generator=generator,
             n_jobs=plan.n_jobs,
         )
-        base = moved(base, correction.offset(rows.features, base))
+        base = correction.corrected(rows.features, base)
         corrections.append(correction)
     return BinaryRepair(curve, corrections)
 
 
-def _boosted(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Generator) -> BinaryRepair:
+def _boosted(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Generator) -> Candidates:
     base = np.empty(len(fold))
     for k in range(_FOLDS):
         curve = _fitted_curve(rows.take(np.flatnonzero(fold != k)))
         base[fold == k] = curve(rows.scores[fold == k])
+    # a curve that does not help is noise, which corrections would have to learn to undo
+    keeps = simplest_good(_losses(plan, [rows.scores, base], rows.labels), rows.weights) == 0
+    if keeps:
+        base = rows.scores
     correction, honest = fit_boosted(
         rows.features, base, rows.labels, rows.weights, fold, plan.learner, generator
     )
-    stages = (rows.scores, base, moved(base, honest))
-    losses = np.stack([plan.rule.loss(stage, rows.labels) for stage in stages])
-    best = simplest_good(losses, rows.weights)
-    if best == 0:
-        return BinaryRepair(None, ())
-    return BinaryRepair(_fitted_curve(rows), [correction] if best == 2 else [])
+
+    def build(model: int) -> BinaryRepair:
+        curve = None if keeps or model == 0 else _fitted_curve(rows)
+        return BinaryRepair(curve, [correction] if model == 2 else [])
+
+    losses = _losses(plan, [rows.scores, base, honest], rows.labels)
+    return Candidates(losses, np.arange(len(fold)), build)
+
+
+def _losses(plan: RepairPlan, stages: Sequence[Floats], labels: Floats) -> Floats:
+    return np.stack([plan.rule.loss(stage, labels) for stage in stages])
 
 
 def simplest_good(losses: Floats, weights: Floats | None) -> int:
@@ -149,8 +176,3 @@ def _fitted_curve(rows: Rows) -> InterpolatedCurve:
     curve = LocalLinear().fit(rows.scores, rows.labels, rows.weights)
     assert isinstance(curve, InterpolatedCurve)  # and so it can be saved
     return curve
-
-
-def _curve_of(repair: BinaryRepair) -> InterpolatedCurve:
-    assert repair.curve is not None  # every repair but none at all begins with it
-    return repair.curve

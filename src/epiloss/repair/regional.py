@@ -18,6 +18,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.forest import Forest, grow
+from epiloss.repair.base import moved
 from epiloss.scoring import Brier, Floats
 
 _ROWS_PER_LEVEL_SET = 300
@@ -34,6 +35,10 @@ class RegionalCorrection:
     centres: Floats
     forests: Sequence[Forest]
     offsets: Sequence[Floats]
+
+    def corrected(self, features: Features, base: Floats) -> Floats:
+        """Return probabilities moved by what their regions add."""
+        return moved(base, self.offset(features, base))
 
     def offset(self, features: Features, base: Floats) -> Floats:
         """Return the mean over forests of the region's correction, between level sets by distance."""

@@ -26,7 +26,7 @@ class TreeSum:
 
     @classmethod
     def from_boosting(cls, model: Any) -> TreeSum:
-        """Return the trees of a fitted ``HistGradientBoostingRegressor`` of squared loss."""
+        """Return the trees of a fitted ``HistGradientBoostingRegressor``, before any link."""
         trees = [predictor.nodes for (predictor,) in model._predictors]
         sizes = np.array([len(tree) for tree in trees], np.int64)
         roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
@@ -35,7 +35,9 @@ class TreeSum:
         nodes = np.zeros(len(both), NODE)
         is_leaf = both["is_leaf"].astype(bool)
         nodes["feature"] = np.where(is_leaf, 0, both["feature_idx"])
-        nodes["threshold"] = np.where(is_leaf, 0.0, both["num_threshold"])
+        # a threshold of infinity sends all numbers one way and what is missing the other
+        largest = np.finfo(np.float64).max
+        nodes["threshold"] = np.where(is_leaf, 0.0, np.minimum(both["num_threshold"], largest))
         nodes["missing_left"] = both["missing_go_to_left"]
         for side in ("left", "right"):
             nodes[side] = np.where(is_leaf, -1, both[side] + shift)
