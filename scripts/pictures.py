@@ -9,9 +9,7 @@ of the packages give the same files.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -30,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 import epiloss
+from epiloss.atomic import replacing
 from epiloss.data import NUMERIC, DemoData, load_census_income
 from epiloss.plot import CurveDisplay, HeterogeneityDisplay, LedgerDisplay, SimulationDisplay
 from epiloss.simulate import Sigmoid
@@ -160,18 +159,8 @@ PICTURES: dict[str, Callable[[Census], Any]] = {
 
 def save(figure: Any, path: Path) -> None:
     """Write a picture, wholly or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=RESOLUTION)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

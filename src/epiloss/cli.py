@@ -75,6 +75,16 @@ def _audit_options(command: Any) -> Any:
         ),
         click.option("--seed", "random_state", type=int, default=0, show_default=True),
         click.option("--jobs", "n_jobs", type=int, default=None, help="Threads; -1 for all cores."),
+        *_written(),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _written() -> list[Any]:
+    """Return the options that say what is printed and written."""
+    return [
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the ledger."),
         click.option("--output", type=click.Path(dir_okay=False), help="Also write the JSON here."),
         click.option(
@@ -96,9 +106,6 @@ def _audit_options(command: Any) -> Any:
         ),
         click.option("--force", is_flag=True, help="Overwrite what is written."),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @cli.command()

@@ -81,26 +81,20 @@ def repair_audit(
         raise OptionError(
             f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
         )
-    problem, options = evidence.problem, result.options
-    recalibrator = RegionRecalibrator(rule=_rule_of(result)) if recalibrator is None else recalibrator
+    problem, options, rule = evidence.problem, result.options, evidence.rule
+    recalibrator = RegionRecalibrator(rule=rule) if recalibrator is None else recalibrator
     learn, fresh = _parts(problem, part, stream(options["random_state"], "repair"))
     recalibrator.fit_problem(problem.take(learn))
     given = problem.take(fresh)
     assert given.features is not None
     scores = repaired(recalibrator.repairs_, recalibrator.positive_, given.features, given.scores)
     plan = replace(evidence.plan, recalibrate=None)
-    rule = _rule_of(result)
     before, after = (
         measured(one, plan, rule, {**options, "recalibrate": None}, evidence.display)
         for one in (given, replace(given, scores=scores))
     )
     differences = {name: paired_difference(after, before, name) for name in LOSSES}
     return RepairResult(before, after, differences, _numbers(given), scores, recalibrator)
-
-
-def _rule_of(result: Audit) -> Any:
-    assert result.evidence is not None
-    return result.evidence.rule
 
 
 def _numbers(problem: Problem) -> Codes:

@@ -60,10 +60,7 @@ def summarise(
     if not np.isfinite(score):
         # both sides are infinite; what is left of the calibrated scores' entropy is not
         remainder = total("entropy") - total("induced") - grouping.value
-    evidence = Evidence(
-        problem, plan, tuple(evaluations), display, options["random_state"], options["level"], rule
-    )
-    regions = region_table(evaluations, problem.groups, level=level, adjust=options["adjust"])
+    evidence = Evidence(problem, plan, tuple(evaluations), display, options["random_state"], level, rule)
     left = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
     return Audit(
         task=problem.task,
@@ -88,9 +85,7 @@ def summarise(
         crossfit_bound=None if crossfit is None else crossfit.estimate,
         irreducible_loss=None,
         level_sets=level_set_table(evaluations),
-        regions=Table(
-            Columns({**regions.columns, "rule": Later(evidence.rules, np.arange(len(regions)))})
-        ),
+        regions=_regions_in_words(evidence, options["adjust"]),
         histogram=histogram_table(evaluations),
         options=dict(options),
         warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
@@ -128,6 +123,14 @@ def _recommendation(problem: Problem, is_crossfit: bool, method: str) -> str:
     else:
         why = f"the cross-fitted one needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
     return f"the bound by regions leads: {why}"
+
+
+def _regions_in_words(evidence: Evidence, adjust: str) -> Table:
+    """Return the table of regions, with a column of rules that is worked out when it is asked for."""
+    regions = region_table(
+        evidence.evaluations, evidence.problem.groups, level=evidence.level, adjust=adjust
+    )
+    return Table(Columns({**regions.columns, "rule": Later(evidence.rules, np.arange(len(regions)))}))
 
 
 def _uninformed(evaluation: Evaluation) -> float:
