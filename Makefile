@@ -1,6 +1,8 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
+# make test EXTRAS=,peers: also the tests that need heavy packages.
 PYTHON ?= python3
+EXTRAS ?=
 VENV ?= .venv
 BIN = $(VENV)/bin
 KERNEL = setup.py $(addprefix src/epiloss/partition/, _kernel.c _passes.c _kernel.h)
@@ -26,7 +28,7 @@ $(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(KERNEL) | $(VENV)/bin/python
-	$(PIP) --editable '.[test]'
+	$(PIP) --editable '.[test$(EXTRAS)]'
 	touch $@ $(VENV)/.demo
 
 $(VENV)/bin/python:

@@ -45,6 +45,7 @@ COMPAS_NUMERIC = ("age", "juv_fel_count", "juv_misd_count", "juv_other_count", "
 COMPAS_CATEGORICAL = ("sex", "race", "c_charge_degree", "c_charge_desc")
 FLIGHTS_NUMERIC = ("month", "day", "weekday", "sched_dep_time", "sched_arr_time", "distance")
 FLIGHTS_CATEGORICAL = ("carrier", "origin", "dest")
+LARGE = ("KDD census", "flights")
 
 
 class UnavailableError(Exception):
@@ -80,13 +81,15 @@ class Split:
 class DataSet:
     """A name, and a way to split it anew by a seed; ``null`` where there is nothing to repair.
 
-    Samples of a simulation are independent, splits of the same real rows are not.
+    Samples of a simulation are independent, splits of the same real rows are not. Of many rows
+    one split tells enough: ``most`` are made.
     """
 
     name: str
     split: Callable[[int, Path], Split]
     simulated: bool = True
     null: bool = False
+    most: int = 1_000
 
 
 @dataclass(frozen=True)
@@ -240,9 +243,10 @@ def data_sets() -> Mapping[str, DataSet]:
     found.append(DataSet("bundled census, logistic", bundled_census, simulated=False))
     tables = {"COMPAS": compas, "Adult": adult, "KDD census": kdd_census, "flights": flights}
     for name, load in tables.items():
+        most = 1 if name in LARGE else 1_000
         for model in (logistic, boosting):
             split = with_base_model(load, model)
-            found.append(DataSet(f"{name}, {model.__name__}", split, simulated=False))
+            found.append(DataSet(f"{name}, {model.__name__}", split, simulated=False, most=most))
     return {one.name: one for one in found}
 
 

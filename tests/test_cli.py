@@ -231,6 +231,20 @@ def test_a_repair_is_measured_written_saved_and_applied(name: str, run: Run) -> 
     np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("also", [False, True])
+def test_a_repair_of_embeddings_is_applied_to_embeddings(also: bool, run: Run) -> None:
+    matrix = np.stack([COLUMNS["a"], COLUMNS["a"] ** 2], axis=1)
+    others = {"age": COLUMNS["a"]} if also else {}  # columns of the matrix are then e[0], e[1]
+    np.savez("data.npz", y=COLUMNS["y"], p=P, e=matrix, **others)
+    command = ("audit", "data.npz", "--label", "y", "--score", "p", "--bins", "4")
+    made = ("--repair", "out.csv", "--save-repair", "repair.json")
+    assert run(*command, *made).code == 0
+    np.savez("fresh.npz", p=P, e=matrix, **others)
+    assert run("apply", "repair.json", "fresh.npz", "--score", "p", "--output", "all.csv").code == 0
+    fresh, everyone = read_file("out.csv"), read_file("all.csv")["p_repaired"]
+    np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
+
+
 def test_json_holds_the_repair_too(data: str, run: Run) -> None:
     command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--json")
     plain = json.loads(run(*command, "--save-repair", "repair.json").out)

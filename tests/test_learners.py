@@ -277,9 +277,9 @@ class Recorded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[int] = []
-        from epiloss import learners
+        from epiloss import learners, ridges
 
-        for part in (learners.Ridges, learners._Boosted):
+        for part in (ridges.Ridges, learners._Boosted):
             monkeypatch.setattr(part, "fit", self._noting(part.fit))
 
     def _noting(self, fit: Any) -> Any:

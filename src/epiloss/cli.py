@@ -186,8 +186,8 @@ def apply(repair: str, file: str, scores: tuple[str, ...], output: str, force: b
     columns = read_file(file)
     chosen = [column(columns, name, "--score") for name in scores]
     given = chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
-    X = {name: column(columns, name, "the repair") for name in loaded.features_in_.names}
-    better = loaded.predict(X, given)
+    others = {name: part for name, part in columns.items() if name not in scores}
+    better = loaded.predict(_features_of_repair(others, loaded.features_in_.names), given)
     _write(output, lambda path: write_table(path, _score_columns(scores, better)))
     click.echo(f"{len(better):,} rows repaired: {output}", err=True)
 
@@ -274,6 +274,20 @@ def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str
         else:
             wide |= {f"{name}[{j}]": part[:, j] for j in range(np.shape(part)[1])}
     return wide
+
+
+def _features_of_repair(columns: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    """Return the columns that a repair learned from, or the one matrix that has as many."""
+    import numpy as np
+
+    from epiloss.files import column
+
+    matrices = {name: part for name, part in columns.items() if np.ndim(part) == 2}
+    fitting = [part for part in matrices.values() if part.shape[1] == len(names)]
+    if len(fitting) == 1 and names[0] not in columns:
+        return fitting[0]
+    wide = {f"{name}[{j}]": part[:, j] for name, part in matrices.items() for j in range(part.shape[1])}
+    return {name: column({**wide, **columns}, name, "the repair") for name in names}
 
 
 def _run(options: dict[str, Any], *, scores: tuple[str, ...] = ("score",), **data: Any) -> None:

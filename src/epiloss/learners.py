@@ -14,6 +14,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.models import described, fit_weighted, fresh
 from epiloss.partition.codes import quantile_edges
+from epiloss.ridges import Ridges
 from epiloss.scoring import Floats
 
 
@@ -162,47 +163,6 @@ class _Blended:
         return np.asarray(np.hstack(columns) @ self.shares, float)
 
 
-class Ridges:
-    """Ridge regressions of several strengths from one factorisation."""
-
-    def __init__(self, centre: Floats, scale: Floats, coefficients: Floats) -> None:
-        self.centre, self.scale, self.coefficients = centre, scale, coefficients
-
-    @classmethod
-    def fit(
-        cls,
-        features: Features,
-        scores: Floats,
-        target: Floats,
-        weights: Floats | None,
-        alphas: tuple[float, ...],
-    ) -> Ridges:
-        """Fit one regression for each strength, in units of the rows' weight."""
-        raw = _numbers(features)
-        present = ~np.isnan(raw)
-        count = np.maximum(present.sum(axis=0), 1)  # a column may have no value at all
-        centre = np.where(present, raw, 0.0).sum(axis=0) / count
-        scale = np.sqrt(np.where(present, (raw - centre) ** 2, 0.0).sum(axis=0) / count)
-        scale[scale == 0] = 1.0
-        design = cls._design(raw, scores, centre, scale)
-        weighted = design if weights is None else design * weights[:, None]
-        values, vectors = np.linalg.eigh(design.T @ weighted)
-        projected = vectors.T @ (weighted.T @ target)
-        mass = len(target) if weights is None else weights.sum()
-        shrunk = [projected / (np.maximum(values, 0) + alpha * mass) for alpha in alphas]
-        return cls(centre, scale, vectors @ np.stack(shrunk, axis=1))
-
-    @staticmethod
-    def _design(raw: Floats, scores: Floats, centre: Floats, scale: Floats) -> Floats:
-        x = np.nan_to_num((raw - centre) / scale)
-        return np.hstack([x, x * (4 * scores * (1 - scores))[:, None]])
-
-    def predict_columns(self, features: Features, scores: Floats) -> Floats:
-        """Return the predictions, a column for each strength."""
-        design = self._design(_numbers(features), scores, self.centre, self.scale)
-        return np.asarray(design @ self.coefficients, float)
-
-
 class _Boosted:
     """Fifty small trees on features and score; ``edges`` (columns, 63) bin weighted rows."""
 
@@ -268,16 +228,6 @@ def projection(features: Features, seed: int, most: int = 200) -> Projection | N
     if np.isnan(centre).any():
         return None
     return Projection(centre, randomized_svd(sample - centre, most, random_state=seed)[2])
-
-
-def _numbers(features: Features) -> Floats:
-    """Return the features with an indicator for each category in place of its code."""
-    columns = []
-    for j in range(features.n_columns):
-        column = features.column(j)[:, None].astype(np.float64)
-        levels = features.categories.get(j)
-        columns.append(column if levels is None else (column == np.arange(len(levels))).astype(float))
-    return np.hstack(columns)
 
 
 def with_score(features: Features, scores: Floats) -> Floats:

@@ -15,16 +15,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from epiloss.features import Features
-from epiloss.learners import Projection, Regressor, Ridges, projection, with_score
+from epiloss.learners import Projection, Regressor, projection, with_score
 from epiloss.levelsets import Codes
 from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
 from epiloss.repair.trees import TreeSum
+from epiloss.ridges import Ridges
 from epiloss.scoring import Floats
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
 STAGES = (10, 20, 40)  # of boosting, that may be where it stops
 _LEAVES = 8
-_MANY_ROWS, _MORE_STAGES, _MORE_LEAVES = 10_000, (10, 20, 40, 80), 15
+_MANY_ROWS, _MORE_STAGES, _MORE_LEAVES = 20_000, (10, 20, 40, 80), 15
 _LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
 _MOST_ROWS = 200_000  # that a model learns from
 

@@ -14,7 +14,7 @@ from epiloss.atomic import write_text
 from epiloss.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Features
-from epiloss.learners import Projection, Ridges
+from epiloss.learners import Projection
 from epiloss.partition.forest import Forest
 from epiloss.partition.numpy_kernel import NODE, Records
 from epiloss.repair.base import BinaryRepair, Correction
@@ -22,6 +22,7 @@ from epiloss.repair.boosted import BoostedCorrection, LinearAndTrees
 from epiloss.repair.estimators import RegionRecalibrator
 from epiloss.repair.regional import RegionalCorrection
 from epiloss.repair.trees import TreeSum
+from epiloss.ridges import Ridges, design_widths
 
 FORMAT, SCHEMA = "epiloss repair", 1
 _MOST_BYTES = 500_000_000
@@ -98,8 +99,7 @@ def from_plain(plain: Any) -> RegionRecalibrator:
     )
     repair.classes_ = np.array(plain["classes"])
     repair.positive_ = int(plain["positive"])
-    n_inputs = len(names) + 1
-    repair.repairs_ = [_read_repair(one, n_inputs) for one in plain["repairs"]]
+    repair.repairs_ = [_read_repair(one, repair.features_in_) for one in plain["repairs"]]
     if not repair.repairs_ or repair.positive_ not in (0, 1):
         raise ValueError("it has no repairs")
     return repair
@@ -157,7 +157,7 @@ def _plain_nodes(nodes: Records) -> dict[str, Any]:
     return plain
 
 
-def _read_repair(plain: Mapping[str, Any], n_inputs: int) -> BinaryRepair:
+def _read_repair(plain: Mapping[str, Any], features: Features) -> BinaryRepair:
     curve = None
     if plain["curve"] is not None:
         scores, values = (_numbers(part) for part in plain["curve"])
@@ -166,17 +166,17 @@ def _read_repair(plain: Mapping[str, Any], n_inputs: int) -> BinaryRepair:
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("its curve leaves [0, 1]")
         curve = InterpolatedCurve(scores, values)
-    return BinaryRepair(curve, [_read_correction(one, n_inputs) for one in plain["corrections"]])
+    return BinaryRepair(curve, [_read_correction(one, features) for one in plain["corrections"]])
 
 
-def _read_correction(plain: Mapping[str, Any], n_inputs: int) -> Correction:
+def _read_correction(plain: Mapping[str, Any], features: Features) -> Correction:
     if plain["kind"] == "regions":
         centres = _numbers(plain["centres"])
         if not len(centres) or not (np.diff(centres) > 0).all():
             raise ValueError("its level sets are not in order")
         forests, offsets = [], []
         for tree in plain["trees"]:
-            nodes = _read_nodes(tree["nodes"], n_inputs - 1, len(centres))
+            nodes = _read_nodes(tree["nodes"], features.n_columns, len(centres))
             offset = _numbers(tree["offsets"])
             if len(offset) != len(nodes):
                 raise ValueError("its regions and offsets differ in number")
@@ -189,19 +189,22 @@ def _read_correction(plain: Mapping[str, Any], n_inputs: int) -> Correction:
     narrow = None
     if plain["narrow"] is not None:
         centre, components = (_numbers(part) for part in plain["narrow"])
-        if centre.shape != (n_inputs - 1,) or components.shape[1:] != centre.shape:
+        if centre.shape != (features.n_columns,) or components.shape[1:] != centre.shape:
             raise ValueError("its components do not fit its features")
-        narrow, n_inputs = Projection(centre, components), len(components) + 1
-    return BoostedCorrection(narrow, [_read_part(part, n_inputs) for part in plain["parts"]])
+        narrow = Projection(centre, components)
+        features = narrow(features)
+    return BoostedCorrection(narrow, [_read_part(part, features) for part in plain["parts"]])
 
 
-def _read_part(plain: Mapping[str, Any], n_inputs: int) -> LinearAndTrees:
-    nodes = _read_nodes(plain["nodes"], n_inputs, 0)
+def _read_part(plain: Mapping[str, Any], features: Features) -> LinearAndTrees:
+    nodes = _read_nodes(plain["nodes"], features.n_columns + 1, 0)
     roots, values = np.array(plain["roots"], np.int64), _numbers(plain["values"])
     if len(values) != len(nodes) or not ((roots >= 0) & (roots < len(nodes))).all():
         raise ValueError("its trees and values differ in number")
     centre, scale, coefficients = (_numbers(plain[name]) for name in ("centre", "scale", "coefficients"))
-    if len(centre) != len(scale) or len(coefficients) != 2 * len(centre):
+    if not len(centre) == len(scale) == design_widths(features)[0] or (
+        len(coefficients) != design_widths(features)[1]
+    ):
         raise ValueError("its regression does not fit its features")
     linear = Ridges(centre, scale, coefficients[:, None])
     return LinearAndTrees(linear, TreeSum(float(plain["constant"]), nodes, roots, values))
