@@ -23,9 +23,8 @@ from epiloss.ridges import Ridges
 from epiloss.scoring import Floats
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
-STAGES = (10, 20, 40)  # of boosting, that may be where it stops
-_LEAVES = 8
-_MANY_ROWS, _MORE_STAGES, _MORE_LEAVES = 20_000, (10, 20, 40, 80), 15
+# from so many rows on: stages of boosting that may be where it stops, and leaves of its trees
+_SIZES = ((20_000, (10, 20, 40, 80), 15), (5_000, (10, 20, 40), 8), (0, (8, 16, 24), 8))
 _LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
 _MOST_ROWS = 200_000  # that a model learns from
 
@@ -89,11 +88,10 @@ class _Both:
         labels: Floats,
         weights: Floats | None,
         *,
-        many: bool,
+        n_rows: int,
         seed: int,
     ) -> None:
-        self.stages: tuple[int, ...] = _MORE_STAGES if many else STAGES
-        leaves = _MORE_LEAVES if many else _LEAVES
+        _, self.stages, leaves = next(size for size in _SIZES if n_rows >= size[0])
         variance = np.maximum(base * (1 - base), _LEAST_VARIANCE)
         weight = variance if weights is None else variance * weights
         # one Newton step of a penalised logistic regression
@@ -186,7 +184,7 @@ def fit_boosted(
         data = (inputs.take(learn), base[learn])
         model: _Both | _Own
         if learner is None:
-            model = _Both(*data, labels[learn], some, many=len(base) >= _MANY_ROWS, seed=seed)
+            model = _Both(*data, labels[learn], some, n_rows=len(base), seed=seed)
         else:
             model = _Own(learner.fit(*data, (labels - base)[learn], some, seed))
         found = model.columns(inputs.take(left_out), base[left_out])
