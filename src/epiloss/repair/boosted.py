@@ -24,7 +24,11 @@ from epiloss.scoring import Floats
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
 # from so many rows on: stages of boosting that may be where it stops, and leaves of its trees
-_SIZES = ((20_000, (10, 20, 40, 80), 15), (5_000, (10, 20, 40), 8), (0, (8, 16, 24), 8))
+_SIZES: Sequence[tuple[int, tuple[int, ...], int]] = (
+    (20_000, (10, 20, 40, 80), 15),
+    (5_000, (10, 20, 40), 8),
+    (0, (8, 16, 24), 8),
+)
 _LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
 _MOST_ROWS = 200_000  # that a model learns from
 
@@ -91,7 +95,8 @@ class _Both:
         n_rows: int,
         seed: int,
     ) -> None:
-        _, self.stages, leaves = next(size for size in _SIZES if n_rows >= size[0])
+        size = next(size for size in _SIZES if n_rows >= size[0])
+        self.stages, leaves = size[1:]
         variance = np.maximum(base * (1 - base), _LEAST_VARIANCE)
         weight = variance if weights is None else variance * weights
         # one Newton step of a penalised logistic regression
