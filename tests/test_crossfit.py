@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.crossfit import cross_fitted_directions, crossfit_bound
+from epiloss.crossfit import Directions, cross_fitted_directions, crossfit_bound
 from epiloss.errors import OptionError
 from epiloss.features import Features
 from epiloss.learners import Blend
@@ -121,3 +121,14 @@ def test_the_blend_is_a_learner_of_its_own() -> None:
     features, target = Features.read(sample.X), sample.y - sample.c
     guess = Blend().fit(features, sample.scores, target, None, 0).predict(features, sample.scores)
     assert np.corrcoef(guess, sample.q - sample.c)[0, 1] > 0.8
+
+
+def test_the_value_lies_in_its_interval_also_where_folds_disagree() -> None:
+    fold = np.repeat([0, 1], 50)
+    residual = np.where(fold == 0, 1.0, -1.0) + 0.1 * np.random.default_rng(0).normal(size=100)
+    one = np.ones(100)
+    found = crossfit_bound(Directions(one, residual, one, fold, one, one), 0.95).estimate
+    assert found.value == pytest.approx(1.0, abs=0.1)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high

@@ -112,7 +112,9 @@ def crossfit_bound(
     ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
     low, high = (float((root_stderr * end) ** 2) for end in ends)
     on_value = Influence(2 * max(root, 0.0) * influence * shared, beyond, beyond)
-    estimate = Estimate(value, on_value.stderr(clusters), low, high, pvalue)
+    # the value is of each fold by itself and the interval of all together: of few rows they may part
+    ends = min(low, max(value, 0.0)), max(high, value)
+    estimate = Estimate(value, on_value.stderr(clusters), *ends, pvalue)
     return CrossfitBound(estimate, on_value)
 
 
