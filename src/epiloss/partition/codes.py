@@ -14,7 +14,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import Workers
 from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_kernel import CATEGORY, MISSING, N_EDGES, RARE
+from epiloss.partition.numpy_trees import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from

@@ -14,24 +14,23 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Grid
 from epiloss.partition import _kernel, numpy_kernel  # type: ignore[attr-defined]  # made by the compiler
-from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
+from epiloss.partition.numpy_trees import GROWN, N_CODES, Bytes, Integers, Records
 from epiloss.scoring import Floats
 
 _TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
-def _function(name: str, signature: str) -> Any:
+def _function(name: str, signature: str, returned: Any = None) -> Any:
     """Return a function of the library; ``p`` stands for a pointer, ``i`` for a whole number."""
     function = getattr(ctypes.CDLL(_kernel.__file__), f"epiloss_{name}")
     kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
-    function.argtypes, function.restype = [kinds[letter] for letter in signature], None
+    function.argtypes, function.restype = [kinds[letter] for letter in signature], returned
     return function
 
 
 _encode = _function("encode", "pippipppi")
-_best_splits = _function("best_splits", "pipiippippiipp")
-_split_rows = _function("split_rows", "pippppppipppp")
+_grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp")
 _first_of_each = _function("first_of_each", "ppipp")
@@ -39,9 +38,7 @@ _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
-def encode(
-    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
-) -> None:
+def encode(features: Features, rows: Integers, starts: Integers, edges: Floats, codes: Bytes) -> None:
     """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     rows, columns = _rows(features, rows), _columns(features)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
@@ -58,67 +55,43 @@ def encode(
     )
 
 
-def best_splits(
-    codes: NDArray[np.uint8],
-    kinds: NDArray[np.uint8],
-    first: int,
-    last: int,
-    rows: NDArray[np.int32],
-    starts: Integers,
-    labels: NDArray[np.uint8],
+def grow(
+    codes: Bytes,
+    kinds: Bytes,
+    labels: Bytes,
     weights: Integers | None,
+    starts: Integers,
+    trees: tuple[int, int],
     least: int,
     criterion: int,
-    totals: Integers,
 ) -> Records:
-    """Return the best split of each node among the columns from ``first`` to before ``last``."""
-    splits = np.empty(len(starts) - 1, SPLIT)
-    _best_splits(
+    """Grow some trees, from the first to before the last; see ``numpy_trees.grow``."""
+    sizes = np.diff(starts[trees[0] : trees[1] + 1])
+    largest, n_rows = int(sizes.max()), int(sizes.sum())
+    nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)
+    rows = np.empty(len(labels), np.int32)
+    spare = [None if one is None else np.empty(largest, one.dtype) for one in (rows, labels, weights)]
+    # of the nodes that wait, each has at most half the rows of the one before
+    bins = np.empty((largest.bit_length() + 1, len(kinds), N_CODES), np.uint64)
+    weighted = None if weights is None else np.empty((*bins.shape, 2), np.int64)
+    n_nodes = _grow(
         _address(codes),
         codes.strides[0],
         _address(kinds),
-        first,
-        last,
-        _address(rows),
-        _address(starts),
-        len(splits),
+        len(kinds),
         _address(labels),
         _address(weights),
+        _address(starts),
+        *trees,
         least,
         criterion,
-        _address(totals),
-        _address(splits),
-    )
-    return splits
-
-
-def split_rows(
-    codes: NDArray[np.uint8],
-    kinds: NDArray[np.uint8],
-    splits: Records,
-    rows: NDArray[np.int32],
-    labels: NDArray[np.uint8],
-    weights: Integers | None,
-    starts: Integers,
-) -> Integers:
-    """Bring the rows of each node that go left to its front, in place; return where the right begins."""
-    middles = np.empty(len(splits), np.int64)
-    largest = int(np.diff(starts).max(initial=0))
-    spare = [None if part is None else np.empty(largest, part.dtype) for part in (rows, labels, weights)]
-    _split_rows(
-        _address(codes),
-        codes.strides[0],
-        _address(kinds),
-        _address(splits),
         _address(rows),
-        _address(labels),
-        _address(weights),
-        _address(starts),
-        len(splits),
-        _address(middles),
         *map(_address, spare),
+        _address(bins),
+        _address(weighted),
+        _address(nodes),
     )
-    return middles
+    return nodes[:n_nodes]
 
 
 def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None:
