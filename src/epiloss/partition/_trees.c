@@ -9,7 +9,7 @@
 
 #include "_kernel.h"
 
-#define LANES_OF_GAIN 8
+#define LANES_OF_GAIN 4
 #define AT_ONCE 4      /* columns whose codes are counted together */
 #define MOST_OPEN 34   /* nodes that wait; each of them has at most half the rows of the one before */
 
@@ -119,42 +119,41 @@ static void scan(Split *best, int criterion, int64_t least, int feature, int kin
 
 /* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once:
  * those from which on the left side is large enough, and up to which the right side is. */
-static inline void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
-    int32_t count[CODES], ones[CODES];
-    double gain[CODES], most[LANES_OF_GAIN];
+WIDE static void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
+    int64_t sums[CODES + LANES_OF_GAIN]; /* up to each code: counts and ones, as in bins */
+    double gain[CODES + LANES_OF_GAIN], most[LANES_OF_GAIN];
     uint64_t sum = 0;
-    for (int code = 0; code < CODES; code++) {
-        sum += bins[code];
-        count[code] = (int32_t)(sum >> 32);
-        ones[code] = (int32_t)(sum & 0xffffffffu);
-    }
-    const int32_t low = (int32_t)least, high = (int32_t)(all.count - least);
+    for (int code = 0; code < CODES; code++) sums[code] = (int64_t)(sum += bins[code]);
+    for (int i = 0; i < LANES_OF_GAIN; i++) sums[CODES + i] = 0; /* read, but of no use */
+    const int64_t low = least << 32, above = (all.count - least + 1) << 32;
     int first = 0, end = 0;
     for (int code = 0; code < CODES; code++) {
-        first += count[code] < low;
-        end += count[code] <= high;
+        first += sums[code] < low;
+        end += sums[code] < above;
     }
     if (first >= end) return;
-    first -= first % LANES_OF_GAIN;
+    const int n = end - first, whole = (n + LANES_OF_GAIN - 1) / LANES_OF_GAIN * LANES_OF_GAIN;
     const double all_count = (double)all.count, all_ones = (double)all.ones;
-    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = -INFINITY;
-    for (int some = first; some < end; some += LANES_OF_GAIN)
-        for (int i = 0; i < LANES_OF_GAIN; i++) {
-            const int code = some + i;
-            const double left = (double)count[code], left_ones = (double)ones[code];
-            const double right = all_count - left, right_ones = all_ones - left_ones;
-            const double a = left_ones * left_ones * right;
-            const double b = right_ones * right_ones * left;
-            const double value = (a + b) / (left * right);
-            gain[code] = (count[code] >= low) & (count[code] <= high) ? value : -INFINITY;
-            most[i] = gain[code] > most[i] ? gain[code] : most[i];
-        }
+    for (int i = 0; i < whole; i++) {
+        const double left = (double)(int32_t)(sums[first + i] >> 32);
+        const double left_ones = (double)(int32_t)(sums[first + i] & 0xffffffff);
+        const double right = all_count - left, right_ones = all_ones - left_ones;
+        const double a = left_ones * left_ones * right;
+        const double b = right_ones * right_ones * left;
+        gain[i] = (a + b) / (left * right);
+    }
+    for (int i = n; i < whole; i++) gain[i] = -INFINITY; /* too few on the right, or no code */
+    for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = gain[i];
+    for (int some = LANES_OF_GAIN; some < whole; some += LANES_OF_GAIN)
+        for (int i = 0; i < LANES_OF_GAIN; i++)
+            most[i] = gain[some + i] > most[i] ? gain[some + i] : most[i];
     double top = most[0];
     for (int i = 1; i < LANES_OF_GAIN; i++) top = most[i] > top ? most[i] : top;
     if (!(top > best->gain)) return;
-    int code = first;
+    int code = 0;
     while (gain[code] != top) code++;
-    *best = (Split){top, feature, (uint8_t)code, count[code] >= all.count - count[code]};
+    const int64_t left = sums[first + code] >> 32;
+    *best = (Split){top, feature, (uint8_t)(first + code), left >= all.count - left};
 }
 
 /* Count the rows (high half) and the ones (low half) of each code, in four columns at a time: what they
