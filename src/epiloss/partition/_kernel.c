@@ -5,6 +5,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -102,7 +103,69 @@ EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64
     }
 }
 
+/* gathered (samples, columns, most) = the values of a block's rows, those of sample s from starts[s] on;
+ * missing values are behind those of a sample with fewer rows than most. */
+EXPORT void epiloss_gather(const char *block, int64_t row_stride, int64_t column_stride,
+                           int64_t n_columns, int64_t is_double, const int64_t *rows,
+                           const int64_t *starts, int64_t n_samples, int64_t most, void *gathered) {
+    const double no_double = NAN;
+    const float no_float = NAN;
+    const char *missing = is_double ? (const char *)&no_double : (const char *)&no_float;
+    for (int64_t s = 0; s < n_samples; s++)
+        for (int64_t i = 0; i < most; i++) {
+            const int is_row = i < starts[s + 1] - starts[s];
+            const char *from = is_row ? block + rows[starts[s] + i] * row_stride : missing;
+            const int64_t step = is_row ? column_stride : 0;
+            int64_t to = s * n_columns * most + i;
+            for (int64_t j = 0; j < n_columns; j++, to += most)
+                if (is_double)
+                    ((double *)gathered)[to] = *(const double *)(from + j * step);
+                else
+                    ((float *)gathered)[to] = *(const float *)(from + j * step);
+        }
+}
+
+/* Write the quantile edges of n >= 2 sorted values, or all there are between few values, and infinities
+ * behind them. An edge is the middle of two values in their own type, or the lower if none is between. */
+#define EDGES_AMONG(NAME, REAL)                                                              \
+    static inline double NAME##_between(const REAL *values, int64_t place) {                 \
+        const REAL low = values[place - 1], high = values[place], middle = low / 2 + high / 2; \
+        return low <= middle && middle < high ? middle : low;                               \
+    }                                                                                       \
+    static void NAME(const REAL *values, int64_t n, double *edges) {                        \
+        int64_t present = n, n_rises = 0;                                                   \
+        while (present > 0 && values[present - 1] != values[present - 1]) present--;        \
+        int repeated = present < EDGES;                                                     \
+        for (int64_t e = 0; e < EDGES - 1; e++) {                                           \
+            const int64_t place = (e + 1) * present / EDGES;                                \
+            edges[e] = NAME##_between(values, place > 1 ? place : 1);                       \
+            repeated |= e > 0 && !(edges[e] > edges[e - 1]);                                \
+        }                                                                                   \
+        edges[EDGES - 1] = INFINITY;                                                        \
+        if (!repeated) return;                                                              \
+        for (int64_t i = 1; i < present; i++) n_rises += values[i] > values[i - 1];         \
+        if (n_rises >= EDGES) return;                                                       \
+        int64_t e = 0;                                                                      \
+        for (int64_t i = 1; i < present; i++)                                               \
+            if (values[i] > values[i - 1]) edges[e++] = NAME##_between(values, i);          \
+        while (e < EDGES) edges[e++] = INFINITY;                                            \
+    }
+
+EDGES_AMONG(edges_among_floats, float)
+EDGES_AMONG(edges_among_doubles, double)
+
+/* edges: (columns, 63), of sorted values (columns, n), the missing ones last. */
+EXPORT void epiloss_edges(const void *values, int64_t is_double, int64_t n_columns, int64_t n,
+                          double *edges) {
+    for (int64_t j = 0; j < n_columns; j++)
+        if (is_double)
+            edges_among_doubles((const double *)values + j * n, n, edges + j * EDGES);
+        else
+            edges_among_floats((const float *)values + j * n, n, edges + j * EDGES);
+}
+
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_kernel", "Compiled loops, called through ctypes.", -1, NULL, NULL, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_kernel", "Compiled loops, called through ctypes.", -1,
+    NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernel(void) { return PyModule_Create(&definition); }

@@ -6,6 +6,7 @@ Importing this fails where the package was installed without a C compiler.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Grid
 from epiloss.partition import _kernel, numpy_kernel  # type: ignore[attr-defined]  # made by the compiler
-from epiloss.partition.numpy_trees import GROWN, N_CODES, Bytes, Integers, Records
+from epiloss.partition.numpy_trees import (
+    GROWN,
+    N_CODES,
+    N_EDGES,
+    Bytes,
+    Integers,
+    Records,
+    offsets,
+)
 from epiloss.scoring import Floats
 
 _TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
@@ -29,6 +38,8 @@ def _function(name: str, signature: str, returned: Any = None) -> Any:
     return function
 
 
+_gather = _function("gather", "piiiippiip")
+_edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
 _grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
@@ -36,6 +47,34 @@ _add_fixed_point = _function("add_fixed_point", "ppipp")
 _first_of_each = _function("first_of_each", "ppipp")
 _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
+
+
+def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
+    """Return the samples' values (samples, columns, rows), missing ones behind those of fewer rows."""
+    starts = offsets(np.array(list(map(len, samples))))
+    rows = np.concatenate(samples, dtype=np.int64)
+    most = int(np.diff(starts).max())
+    gathered = np.empty((len(samples), block.shape[1], most), block.dtype)
+    _gather(
+        block.ctypes.data,
+        *block.strides,
+        block.shape[1],
+        block.dtype == np.float64,
+        _address(rows),
+        _address(starts),
+        len(samples),
+        most,
+        _address(gathered),
+    )
+    return gathered
+
+
+def edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges (..., 63) of sorted values (..., rows), at least two."""
+    ordered, n = np.ascontiguousarray(ordered), ordered.shape[-1]
+    edges = np.empty((*ordered.shape[:-1], N_EDGES))
+    _edges(_address(ordered), ordered.dtype == np.float64, ordered.size // n, n, _address(edges))
+    return edges
 
 
 def encode(features: Features, rows: Integers, starts: Integers, edges: Floats, codes: Bytes) -> None:

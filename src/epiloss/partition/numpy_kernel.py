@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,20 +14,57 @@ from numpy.typing import NDArray
 
 from epiloss.features import Features
 from epiloss.levelsets import order_by_code
-from epiloss.partition.numpy_trees import CATEGORY, Integers, Records, grow
+from epiloss.partition.numpy_trees import CATEGORY, N_EDGES, Integers, Records, grow
 from epiloss.scoring import Floats
 
 __all__ = [
     "add_fixed_point",
     "apply",
+    "edges_among",
     "encode",
     "first_of_each",
+    "gather",
     "grow",
     "interpolate",
     "windowed_lines",
 ]
 
 LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
+
+
+def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
+    """Return the samples' values (samples, columns, rows), missing ones behind those of fewer rows."""
+    most = max(map(len, samples))
+    whole = np.full((len(samples), block.shape[1], most), np.nan, block.dtype)
+    for sample, place in zip(samples, whole, strict=True):
+        place[:, : len(sample)] = block[sample].T
+    return whole
+
+
+def edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges (..., 63) of sorted values (..., rows), at least two."""
+    shape = (*ordered.shape[:-1], N_EDGES)
+    ordered = ordered.reshape(-1, ordered.shape[-1])
+    d, n = ordered.shape
+    edges = np.full((d, N_EDGES), np.inf)
+    present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
+    place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
+    place += n * np.arange(d)[:, None]
+    edges[:, :-1] = _between(ordered.take(place - 1), ordered.take(place))
+    repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
+    few = np.flatnonzero(repeated | (present < N_EDGES))
+    few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
+    column, place = np.nonzero(ordered[few, 1:] > ordered[few, :-1])
+    rank = np.arange(len(column)) - np.searchsorted(column, column)
+    edges[few] = np.inf
+    edges[few[column], rank] = _between(ordered[few[column], place], ordered[few[column], place + 1])
+    return edges.reshape(shape)
+
+
+def _between(low: Floats, high: Floats) -> Floats:
+    """Return the middle, or ``low`` where no number lies between."""
+    middle = low / 2 + high / 2
+    return np.where((low <= middle) & (middle < high), middle, low)
 
 
 def encode(
