@@ -143,6 +143,8 @@ class RegionStats:
 
     def relabel(self, region: Codes) -> RegionStats:
         """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set."""
+        if region is self.region:
+            return self
         return RegionStats(self.level_set, region, self.sums, self.plan)._gathered()
 
     def by_level_set(self) -> RegionStats:
@@ -226,12 +228,11 @@ def _compress(codes: Codes) -> tuple[Codes, Codes]:
 
 def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
     """Add the values of rows, rounded to 2**-40, to the sums of their cells, in two limbs."""
-    if not np.isfinite(values).all():
+    if not kernel().add_fixed_point(code, values, *sums):
         raise DataError(
             f"what is added up must be finite, got {values[~np.isfinite(values)][0]}. "
             "Check that the rule's entropy is finite on [0, 1] and that curves stay in it."
         )
-    kernel().add_fixed_point(code, values, *sums)
 
 
 def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:

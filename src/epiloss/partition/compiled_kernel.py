@@ -26,7 +26,6 @@ from epiloss.partition.numpy_trees import (
 )
 from epiloss.scoring import Floats
 
-_TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
@@ -43,8 +42,10 @@ _edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
 _grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
-_add_fixed_point = _function("add_fixed_point", "ppipp")
+_add_fixed_point = _function("add_fixed_point", "ppipp", ctypes.c_int64)
+_level_sets = _function("level_sets", "pipip")
 _first_of_each = _function("first_of_each", "ppipp")
+_cumulative_sums = _function("cumulative_sums", "pppip")
 _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 
@@ -147,13 +148,20 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     )
 
 
-def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
-    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
-    if max(values.max(initial=0.0), -values.min(initial=0.0)) >= _TOO_LARGE:
-        return numpy_kernel.add_fixed_point(code, values, high, low)
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> bool:
+    """Add values, rounded to 2**-40, to the cells; see ``numpy_kernel.add_fixed_point``."""
     values = np.ascontiguousarray(values)
-    _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
-    return None
+    if _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low))):
+        return True
+    return numpy_kernel.add_fixed_point(code, values, high, low)  # not finite, or too large
+
+
+def level_sets_of(scores: Floats, edges: Floats) -> Integers:
+    """Return how many of the edges, in order, are at most each score."""
+    scores, edges = (np.ascontiguousarray(one, np.float64) for one in (scores, edges))
+    level_set = np.empty(len(scores), np.int64)
+    _level_sets(_address(scores), len(scores), _address(edges), len(edges), _address(level_set))
+    return level_set
 
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
@@ -179,6 +187,14 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
         _address(found),
     )
     return found
+
+
+def cumulative_sums(w: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the sums (5, m + 1) of w, w x, w x^2, w y and w x y before each score."""
+    w, x, y = (np.ascontiguousarray(one, np.float64) for one in (w, x, y))
+    cumulative = np.empty((5, len(x) + 1))
+    _cumulative_sums(*map(_address, (w, x, y)), len(x), _address(cumulative))
+    return cumulative
 
 
 def windowed_lines(

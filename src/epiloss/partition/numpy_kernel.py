@@ -13,23 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
-from epiloss.levelsets import order_by_code
+from epiloss.levelsets import Grid, order_by_code
 from epiloss.partition.numpy_trees import CATEGORY, N_EDGES, Integers, Records, grow
 from epiloss.scoring import Floats
 
 __all__ = [
     "add_fixed_point",
     "apply",
+    "cumulative_sums",
     "edges_among",
     "encode",
     "first_of_each",
     "gather",
     "grow",
     "interpolate",
+    "level_sets_of",
     "windowed_lines",
 ]
 
 LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
+_MANY = 2_000  # scores, from which on a grid is faster than bisection
+_BLOCK = 2**14  # scores that stay in the cache
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -91,13 +95,33 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
         below = below[nodes["left"][leaves[below]] >= 0]
 
 
-def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
-    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> bool:
+    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``.
+
+    If any is not finite none is added, and the answer is no.
+    """
+    if not np.isfinite(values).all():
+        return False
     steps = np.rint(values * (LIMB * LIMB))
     whole = np.floor(steps / LIMB)
     # whole numbers below 2**53, so float64 bincount adds them exactly in any order
     high += np.bincount(code, whole, len(high)).astype(np.int64)
     low += np.bincount(code, steps - whole * LIMB, len(low)).astype(np.int64)
+    return True
+
+
+def level_sets_of(scores: Floats, edges: Floats) -> Integers:
+    """Return how many of the edges, in order, are at most each score."""
+    if len(scores) < _MANY or not (scores.min() >= 0 and scores.max() <= 1):
+        return np.searchsorted(edges, scores, side="right").astype(np.int64)
+    grid, level_set = Grid.of(edges, len(scores)), np.empty(len(scores), np.int64)
+    for start in range(0, len(scores), _BLOCK):
+        some, place = scores[start : start + _BLOCK], level_set[start : start + _BLOCK]
+        cell = (some * grid.n_cells).astype(np.int32)
+        place[:] = grid.first[cell]
+        unsure = np.flatnonzero(grid.first[cell + 1] > place)
+        place[unsure] = np.searchsorted(edges, some[unsure], side="right")
+    return level_set
 
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
@@ -118,6 +142,14 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
     share = np.clip((x - start) / (end - start), 0, 1)
     low, high = values[right - 1], values[right]
     return np.asarray(low + share * (high - low), float)
+
+
+def cumulative_sums(w: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the sums (5, m + 1) of w, w x, w x^2, w y and w x y before each score."""
+    cumulative = np.zeros((5, len(x) + 1))
+    for terms, sums in zip((w, w * x, w * x * x, w * y, w * x * y), cumulative, strict=True):
+        np.cumsum(terms, out=sums[1:])
+    return cumulative
 
 
 def windowed_lines(
