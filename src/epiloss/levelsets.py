@@ -33,7 +33,7 @@ class Grid:
     @classmethod
     def of(cls, knots: Floats, n: int) -> Grid:
         """Return a grid for ``n`` scores: finer than the knots, and small enough for the cache."""
-        n_cells = max(min(16 * len(knots), n // 4, 2**16), 256)
+        n_cells = max(min(16 * len(knots), n // 2, 2**16), 256)
         cell = (np.clip(knots, 0, 1) * n_cells).astype(np.int64)
         first = np.zeros(n_cells + 2, np.int32)
         np.cumsum(np.bincount(cell, minlength=n_cells + 1), out=first[1:])

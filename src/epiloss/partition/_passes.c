@@ -8,6 +8,7 @@
 #include "_kernel.h"
 
 #define TOGETHER 16    /* rows that go down the trees together */
+#define AT_ONCE 32     /* scores that are compared with edges together */
 #define FEW 64         /* edges that a score is compared with one by one */
 #define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
 
@@ -71,13 +72,13 @@ WIDE EXPORT int64_t epiloss_add_fixed_point(const int64_t *code, const double *v
 WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
                                     const double *restrict edges, int64_t n_edges,
                                     int64_t *restrict level_set) {
-    for (int64_t start = 0; start < n; start += TOGETHER) {
-        const int64_t size = n - start < TOGETHER ? n - start : TOGETHER;
-        double x[TOGETHER] = {0.0};
-        int64_t found[TOGETHER] = {0};
+    for (int64_t start = 0; start < n; start += AT_ONCE) {
+        const int64_t size = n - start < AT_ONCE ? n - start : AT_ONCE;
+        double x[AT_ONCE] = {0.0};
+        int64_t found[AT_ONCE] = {0};
         for (int64_t i = 0; i < size; i++) x[i] = scores[start + i];
         for (int64_t e = 0; n_edges <= FEW && e < n_edges; e++) /* all at once, without a branch */
-            for (int i = 0; i < TOGETHER; i++) found[i] += edges[e] <= x[i];
+            for (int i = 0; i < AT_ONCE; i++) found[i] += edges[e] <= x[i];
         for (int64_t i = 0; n_edges > FEW && i < size; i++)
             for (int64_t last = n_edges; found[i] < last;) {
                 const int64_t middle = (found[i] + last) / 2;
