@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -62,6 +62,13 @@ class Features:
         """Return the values of one column."""
         column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
         return column if self.rows is None else column[self.rows]
+
+    def columns(self, first: int, last: int) -> Sequence[NDArray[Any]]:
+        """Return the values of some columns, each side by side."""
+        if isinstance(self.source, tuple):
+            return [self.column(j) for j in range(first, last)]
+        block = self.source[:, first:last]
+        return list(np.ascontiguousarray((block if self.rows is None else block[self.rows]).T))
 
     def has_missing(self, j: int) -> bool:
         """Tell whether any row lacks a value of one column."""

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
+_VALUES = 2**19  # that are copied at a time
 _MANY = 2_000  # scores, from which on a grid is faster than bisection
 _BLOCK = 2**14  # scores that stay in the cache
 
@@ -75,12 +76,15 @@ def encode(
     features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
 ) -> None:
     """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
-    chosen = features.take(rows)
-    for j in range(features.n_columns):
-        column = chosen.column(j)
+    chosen, d = features.take(rows), features.n_columns
+    at_once = max(_VALUES // max(len(rows), 1), 1)
+    for j in range(d):
+        if j % at_once == 0:  # some columns together, as their values lie side by side
+            block = chosen.columns(j, min(j + at_once, d))
+        column = block[j % at_once]
         for s, (first, last) in enumerate(pairwise(starts.tolist())):
             # what is missing sorts behind all edges
-            codes[j, first:last] = np.searchsorted(edges[s, j], column[first:last])
+            codes[j, first:last] = edges[s, j].searchsorted(column[first:last])
 
 
 def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None:

@@ -95,7 +95,7 @@ class _Growing:
     are counts, weights and weighted ones.
     """
 
-    rows: NDArray[np.int32]
+    rows: Integers
     labels: Bytes
     weights: Integers | None
     starts: Integers
@@ -109,7 +109,7 @@ class _Growing:
     ) -> _Growing:
         starts = starts[trees[0] : trees[1] + 1]
         inside = slice(starts[0], starts[-1])
-        rows, node = np.arange(inside.start, inside.stop, dtype=np.int32), np.arange(len(starts) - 1)
+        rows, node = np.arange(inside.start, inside.stop), np.arange(len(starts) - 1)
         weights = None if weights is None else weights[inside]
         return cls(rows, labels[inside], weights, starts - starts[0], node, starts[:-1])
 
@@ -161,14 +161,18 @@ def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, crit
 
     On a tie the first column wins, then the lowest code, then missing values on the right.
     """
-    rows, labels, weights, starts = growing.rows, growing.labels, growing.weights, growing.starts
+    rows, labels, starts = growing.rows, growing.labels, growing.starts
     totals, n_nodes = growing.totals, len(starts) - 1
     best = np.zeros(n_nodes, SPLIT)
     best["gain"], best["feature"] = -np.inf, -1
     cell = np.repeat(np.arange(n_nodes) * N_CODES, np.diff(starts))
+    labelled = cell + labels * np.int64(n_nodes * N_CODES)
     everything = _Sums(*totals.T[:, :, None])
     for j in range(len(kinds)):
-        bins = _bins(cell + codes[j, rows], labels, weights, n_nodes)
+        code = codes[j].take(rows)
+        bins = _counted(labelled + code, n_nodes)
+        if growing.weights is not None:
+            bins = _weighted(bins.count, cell + code, labels, growing.weights)
         sides = _categories(bins) if kinds[j] == CATEGORY else _numbers(bins)
         gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=2)
         found = gains.reshape(n_nodes, -1).argmax(axis=1)
@@ -194,7 +198,9 @@ class _Sums:
     ones: Integers
 
     def __sub__(self, other: _Sums) -> _Sums:
-        return _Sums(self.count - other.count, self.weight - other.weight, self.ones - other.ones)
+        count = self.count - other.count
+        weight = count if other.weight is other.count else self.weight - other.weight
+        return _Sums(count, weight, self.ones - other.ones)
 
     def map(self, change: Callable[[Integers], Integers]) -> _Sums:
         """Return the sums, each changed; what is one array stays one."""
@@ -203,16 +209,18 @@ class _Sums:
         return _Sums(count, weight, change(self.ones))
 
 
-def _bins(key: Integers, labels: Bytes, weights: Integers | None, n_nodes: int) -> _Sums:
-    """Return the sums of each code in each node."""
-    shape, size = (n_nodes, N_CODES), n_nodes * N_CODES
-    pairs = np.bincount(2 * key + labels, minlength=2 * size).reshape(*shape, 2)
-    count = pairs[:, :, 0] + pairs[:, :, 1]
-    if weights is None:
-        return _Sums(count, count, pairs[:, :, 1])
+def _counted(labelled: Integers, n_nodes: int) -> _Sums:
+    """Return the sums of each code in each node; the places of ones are behind those of zeros."""
+    zeros, ones = np.bincount(labelled, minlength=2 * n_nodes * N_CODES).reshape(2, n_nodes, N_CODES)
+    count = zeros + ones
+    return _Sums(count, count, ones)
+
+
+def _weighted(count: Integers, place: Integers, labels: Bytes, weights: Integers) -> _Sums:
+    """Return the sums of each code in each node, by weight."""
     # sums of integers below 2^53 are exact as floats
     weight, ones = (
-        np.bincount(key, values, size).astype(np.int64).reshape(shape)
+        np.bincount(place, values, count.size).astype(np.int64).reshape(count.shape)
         for values in (weights, weights * labels)
     )
     return _Sums(count, weight, ones)
@@ -241,10 +249,15 @@ def _without_last(sums: Integers) -> Integers:
 
 def _gains(left: _Sums, everything: _Sums, least: int, criterion: int) -> Floats:
     right = everything - left
-    valid = (left.count >= least) & (right.count >= least) & (left.weight > 0) & (right.weight > 0)
+    valid = (left.count >= least) & (right.count >= least)
+    if left.weight is not left.count:
+        valid &= (left.weight > 0) & (right.weight > 0)
+    sides = (left.weight, left.ones, right.weight, right.ones)
+    if criterion == SQUARED:
+        with np.errstate(divide="ignore", invalid="ignore"):  # of sides without rows
+            return np.where(valid, _squared(*(part.astype(float) for part in sides)), -np.inf)
     gain = np.full(valid.shape, -np.inf)
-    sides = [part[valid].astype(float) for side in (left, right) for part in (side.weight, side.ones)]
-    gain[valid] = _squared(*sides) if criterion == SQUARED else _entropy(*sides)
+    gain[valid] = _entropy(*(part[valid].astype(float) for part in sides))
     return gain
 
 
