@@ -87,8 +87,11 @@ class RowTerms:
         if not np.isfinite(values).all():
             return np.full(n_rows, np.nan)  # an infinite loss has no standard error
         total = self.weight.sum()
+        deviation = values - self.weight @ values / total
+        deviation *= self.weight
+        deviation /= total
         spread = np.zeros(n_rows)
-        spread[self.rows] = self.weight * (values - self.weight @ values / total) / total
+        spread[self.rows] = deviation
         return spread
 
 

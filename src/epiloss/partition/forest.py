@@ -53,7 +53,10 @@ class Forest:
             if len(part):
                 loops.apply(features.take(part), self.nodes, leaves[part[0] : part[-1] + 1])
 
-        workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
+        if workers.n == 1:
+            loops.apply(features, self.nodes, leaves)
+        else:
+            workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
         return leaves
 
     def path(self, tree: int, leaf: int) -> list[Step]:
