@@ -129,7 +129,9 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     n, m, n_cells = (int(g.integers(*ends)) for ends in ((0, 3000), (2, 600), (1, 50)))
     code, values = g.integers(n_cells, size=n), _fractions(g, n)
     sums = np.zeros((2, n_cells), np.int64)
-    loops.add_fixed_point(code, values * 10.0 ** g.integers(-3, 8), *sums)
+    values *= 10.0 ** g.integers(-3, 8)
+    values[: int(g.random() < 0.1)] = np.inf
+    added = loops.add_fixed_point(code, values, *sums)
     wanted = g.integers(0, 1 + n // n_cells, n_cells)
     among = loops.first_of_each(g.permutation(n), code, wanted)
     knots, x = np.unique(_fractions(g, m)), _fractions(g, n)
@@ -142,8 +144,11 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     rows = DistinctScores(knots, weight, g.random(len(knots)))
     lines = WindowedLines.prepare(rows, g.choice([knots, np.zeros_like(knots)]))
     windows = weight.sum() * g.random(3) * 2
+    cumulative = loops.cumulative_sums(rows.weight, lines.x * g.choice([1, 0, -1]), rows.label_mean)
     fitted = loops.windowed_lines(lines.x, lines.rank, lines.cumulative, windows)
-    return [array.tobytes() for array in (sums, among, curve, *fitted)]
+    level_set = loops.level_sets_of(x, knots[: int(g.choice([0, 3, m]))])
+    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set)
+    return [array.tobytes() for array in arrays]
 
 
 def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:
