@@ -11,7 +11,7 @@ setup(
     ext_modules=[
         Extension(
             "epiloss.partition._kernel",
-            [f"src/epiloss/partition/{name}.c" for name in ("_kernel", "_passes")],
+            [f"src/epiloss/partition/{name}.c" for name in ("_kernel", "_trees", "_passes")],
             depends=["src/epiloss/partition/_kernel.h"],
             extra_compile_args=FLAGS,
             optional=True,

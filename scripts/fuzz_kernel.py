@@ -36,7 +36,8 @@ from epiloss.partition.base import LearningRows, Workers
 from epiloss.scoring import Brier, Log
 from epiloss.smoothing import DistinctScores, WindowedLines
 
-SOURCE = Path(__file__).parents[1] / "src" / "epiloss" / "partition" / "_kernel.c"
+FOLDER = Path(__file__).parents[1] / "src" / "epiloss" / "partition"
+SOURCES = ("_kernel.c", "_trees.c", "_passes.c")
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off -fPIC -shared"
 MAKES = ("rows", "columns", "reversed", "strided", "read-only", "tuple")
 
@@ -128,7 +129,9 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     n, m, n_cells = (int(g.integers(*ends)) for ends in ((0, 3000), (2, 600), (1, 50)))
     code, values = g.integers(n_cells, size=n), _fractions(g, n)
     sums = np.zeros((2, n_cells), np.int64)
-    loops.add_fixed_point(code, values * 10.0 ** g.integers(-3, 8), *sums)
+    values *= 10.0 ** g.integers(-3, 8)
+    values[: int(g.random() < 0.1)] = np.inf
+    added = loops.add_fixed_point(code, values, *sums)
     wanted = g.integers(0, 1 + n // n_cells, n_cells)
     among = loops.first_of_each(g.permutation(n), code, wanted)
     knots, x = np.unique(_fractions(g, m)), _fractions(g, n)
@@ -141,8 +144,11 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     rows = DistinctScores(knots, weight, g.random(len(knots)))
     lines = WindowedLines.prepare(rows, g.choice([knots, np.zeros_like(knots)]))
     windows = weight.sum() * g.random(3) * 2
+    cumulative = loops.cumulative_sums(rows.weight, lines.x * g.choice([1, 0, -1]), rows.label_mean)
     fitted = loops.windowed_lines(lines.x, lines.rank, lines.cumulative, windows)
-    return [array.tobytes() for array in (sums, among, curve, *fitted)]
+    level_set = loops.level_sets_of(x, knots[: int(g.choice([0, 3, m]))])
+    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set)
+    return [array.tobytes() for array in arrays]
 
 
 def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:
@@ -186,7 +192,7 @@ def fuzz(library: Path, seconds: float, first: int) -> int:
     return 0
 
 
-def built_and_run(source: Path, seconds: float, first: int) -> int:
+def built_and_run(sources: Path, seconds: float, first: int) -> int:
     """Build the kernel with sanitizers, and fuzz it in a process that has their library."""
     gcc = shutil.which("gcc")
     if gcc is None:
@@ -197,10 +203,9 @@ def built_and_run(source: Path, seconds: float, first: int) -> int:
         return _missing("gcc's libasan.so, which gcc does not find")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "_kernel.so"
-        include = [f"-I{sysconfig.get_paths()['include']}", f"-I{SOURCE.parent}"]
-        passes = SOURCE.with_name("_passes.c")
-        build = [gcc, *FLAGS.split(), *include, str(source), str(passes), "-o", str(library), "-lm"]
-        subprocess.run(build, check=True)
+        files = [str(sources / name) for name in SOURCES]
+        include = f"-I{sysconfig.get_paths()['include']}"
+        subprocess.run([gcc, *FLAGS.split(), include, *files, "-o", str(library), "-lm"], check=True)
         environment = {
             **os.environ,
             "LD_PRELOAD": libasan,
@@ -222,12 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=20, help="how long (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="of the first problem (default: 0)")
-    parser.add_argument("--source", type=Path, default=SOURCE, help="another version of _kernel.c")
+    parser.add_argument("--sources", type=Path, default=FOLDER, help="a folder with other C files")
     parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)  # in the second process
     options = parser.parse_args(arguments)
     if options.library is not None:
         return fuzz(options.library, options.seconds, options.seed)
-    return built_and_run(options.source, options.seconds, options.seed)
+    return built_and_run(options.sources, options.seconds, options.seed)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,26 @@ def test_compiled_and_numpy_kernels_grow_the_same_forest_bit_for_bit() -> None:
     assert n_splits > 3_000  # the problems are not trivial
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_and_numpy_kernels_find_the_same_edges_bit_for_bit(dtype: type) -> None:
+    try:
+        from epiloss.partition import compiled_kernel
+    except ImportError:
+        pytest.skip("epiloss was installed without its compiled part")
+    for seed in range(200):
+        g = np.random.default_rng(seed)
+        X = np.round(g.standard_normal((300, 4)), int(g.choice([0, 1, 9])))
+        X = (X * g.choice([1e-40, 1, 1e37])).astype(dtype)
+        X[g.random(X.shape) < g.choice([0, 0.3, 1])] = np.nan
+        block = (X, np.asfortranarray(X), X[::-1, ::2])[seed % 3]
+        samples = [g.permutation(300)[: int(size)] for size in g.integers(2, 200, 3)]
+        values = numpy_kernel.gather(block, samples)
+        assert values.tobytes() == compiled_kernel.gather(block, samples).tobytes(), seed
+        values.sort(axis=-1)
+        edges = numpy_kernel.edges_among(values)
+        assert edges.tobytes() == compiled_kernel.edges_among(values).tobytes(), seed
+
+
 def test_any_number_of_threads_grows_the_same_forest() -> None:
     for seed in range(30):
         rows, least = random_problem(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "epiloss" / "partition" / "_kernel.c"
+SOURCES = ROOT / "src" / "epiloss" / "partition"
 
 
 def fuzzed(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -30,19 +31,23 @@ def test_random_problems_neither_leave_memory_nor_differ_from_numpy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "report"),
+    ("name", "right", "wrong", "report"),
     [
-        ("e < EDGES", "e <= EDGES", "AddressSanitizer"),  # reads behind the edges
-        ("rows[left] = rows[i]", "rows[left + 1] = rows[i]", ""),  # a row is lost
-        ("(left.count < least", "(left.count <= least", "disagree"),  # only the result is wrong
+        ("_kernel.c", "e < EDGES; e += 4", "e <= EDGES; e += 4", "AddressSanitizer"),  # reads too far
+        ("_trees.c", "rows[left] = rows[i]", "rows[left + 1] = rows[i]", ""),  # a row is lost
+        ("_trees.c", "others[code] -= own", "others[code] += own", ""),  # rows are counted twice
+        ("_trees.c", "(left.count < least", "(left.count <= least", "disagree"),  # another result
     ],
 )
-def test_one_too_many_is_found_out(right: str, wrong: str, report: str, tmp_path: Path) -> None:
-    text = SOURCE.read_text()
+def test_what_is_wrong_is_found_out(
+    name: str, right: str, wrong: str, report: str, tmp_path: Path
+) -> None:
+    for file in (*SOURCES.glob("*.c"), *SOURCES.glob("*.h")):
+        shutil.copy(file, tmp_path)
+    text = (tmp_path / name).read_text()
     assert text.count(right) == 1
-    broken = tmp_path / "broken.c"
-    broken.write_text(text.replace(right, wrong))
-    done = fuzzed("--seconds", "5", "--source", str(broken))
+    (tmp_path / name).write_text(text.replace(right, wrong))
+    done = fuzzed("--seconds", "5", "--sources", str(tmp_path))
     assert done.returncode == 1
     assert report in done.stderr
 

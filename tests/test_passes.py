@@ -41,6 +41,13 @@ def test_fixed_point_sums_hold_what_64_bits_of_steps_cannot() -> None:
     assert high[0] * 2.0**-20 + low[0] * 2.0**-40 == values.sum()
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_and_nothing_is_added(wrong: float) -> None:
+    high, low = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    assert not kernel().add_fixed_point(np.zeros(2, np.int64), np.array([1.0, wrong]), high, low)
+    assert high[0] == low[0] == 0
+
+
 def test_interpolation_is_exact_at_the_knots_and_flat_outside() -> None:
     g = np.random.default_rng(0)
     knots, values = np.sort(g.random(700)), g.random(700)

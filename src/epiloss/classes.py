@@ -44,7 +44,9 @@ def encode_labels(
             f"labels must be among the classes {list(names)!s:.80}, got {unknown[0]!r}. "
             "Add it to classes=, in the order of the columns of y_prob."
         )
-    return names, np.array([place[label] for label in distinct], np.int64)[code]
+    places = [place[label] for label in distinct]
+    in_order = places == list(range(len(places)))
+    return names, code if in_order else np.array(places, np.int64)[code]
 
 
 def _distinct(labels: NDArray[Any]) -> tuple[list[Any], Codes]:
@@ -54,7 +56,8 @@ def _distinct(labels: NDArray[Any]) -> tuple[list[Any], Codes]:
             # small numbers are counted, not sorted
             whole = labels.astype(np.int64)
             occurs = np.bincount(whole) > 0
-            return np.flatnonzero(occurs).tolist(), (np.cumsum(occurs) - 1)[whole]
+            code = whole if occurs.all() else (np.cumsum(occurs) - 1)[whole]
+            return np.flatnonzero(occurs).tolist(), code
         values, code = np.unique(labels, return_inverse=True)
         return values.tolist(), code
     texts = labels.tolist()

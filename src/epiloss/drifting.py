@@ -243,7 +243,7 @@ def _losses(part: _Placed, level: float) -> SampleLosses:
         rows,
         part.stats,
         part.level_set,
-        part.region,
+        cell_of(part.stats, part.level_set, part.region),
         scores=problem.scores,
         labels=problem.labels,
         curves=part.curves,

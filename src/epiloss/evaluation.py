@@ -206,21 +206,21 @@ def _evaluate_fold(
     join = pool_small_regions if partition is None else partition.join_small
     sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
     into = join(stats.level_set, stats.region, sizes)
-    region = into[cell_of(stats, level_set, region)]
     joined = JoinedRegions(stats.level_set, stats.region, into)
+    before = cell_of(stats, level_set, region)
     stats = stats.relabel(into)
+    cells = cell_of(stats, joined.level_set, into).astype(np.int32)[before]
     terms = row_terms(
         rows,
         stats,
         level_set,
-        region,
+        cells,
         scores=scores,
         labels=labels,
         curves=(scores, scores) if curves is None else curves,
         weights=weights,
         rule=problem.rule,
     )
-    cells = cell_of(stats, level_set, region).astype(np.int32)
     regions = FoldRegions(stats.level_set, stats.region, rows, cells, partition)
     return _FoldResult(stats, joined, terms, regions, _histogram(scores, weights))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,8 @@ class Features:
 
     ``source`` is a matrix (n, d) or one array for each column, as they came in: nothing is copied
     until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
-    ``dtypes`` are what moments, durations and truth values were before they became numbers.
+    ``dtypes`` are what moments, durations and truth values were before they became numbers, and
+    ``complete`` features are known to lack no value.
     """
 
     source: NDArray[Any] | tuple[NDArray[Any], ...]
@@ -31,6 +32,7 @@ class Features:
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     rows: NDArray[np.int64] | None = None
     dtypes: Mapping[int, str] = field(default_factory=dict)
+    complete: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -60,6 +62,17 @@ class Features:
         """Return the values of one column."""
         column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
         return column if self.rows is None else column[self.rows]
+
+    def columns(self, first: int, last: int) -> Sequence[NDArray[Any]]:
+        """Return the values of some columns, each side by side."""
+        if isinstance(self.source, tuple):
+            return [self.column(j) for j in range(first, last)]
+        block = self.source[:, first:last]
+        return list(np.ascontiguousarray((block if self.rows is None else block[self.rows]).T))
+
+    def has_missing(self, j: int) -> bool:
+        """Tell whether any row lacks a value of one column."""
+        return not self.complete and bool(np.isnan(self.column(j)).any())
 
     def take(self, rows: NDArray[Any]) -> Features:
         """Return some of the rows, without a copy of their values."""
@@ -253,11 +266,12 @@ def _checked(features: Features) -> Features:
     if not features.n_rows or not features.n_columns:
         return features
     arrays = features.source if isinstance(features.source, tuple) else (features.source,)
-    if all(_extreme(array) <= LARGEST for array in arrays):
-        return features
+    sizes, complete = zip(*map(_extreme, arrays), strict=True)
+    if max(sizes) <= LARGEST:
+        return replace(features, complete=all(complete))
     for column in range(features.n_columns):
         values = features.column(column)
-        if _extreme(values) <= LARGEST:
+        if _extreme(values)[0] <= LARGEST:
             continue
         row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
         raise DataError(
@@ -268,10 +282,13 @@ def _checked(features: Features) -> Features:
     return features
 
 
-def _extreme(array: NDArray[Any]) -> float:
-    """Return the largest size; missing values are ignored, and nothing that lies dense is copied."""
-    flat = array.ravel(order="K")
-    parts = (flat[start : start + _BLOCK] for start in range(0, len(flat), _BLOCK))
-    sizes = [np.fmax(np.fmax.reduce(part), -np.fmin.reduce(part)) for part in parts]
-    largest = np.fmax.reduce(sizes)
-    return 0.0 if np.isnan(largest) else float(largest)
+def _extreme(array: NDArray[Any]) -> tuple[float, bool]:
+    """Return the largest size, and whether no value is missing; nothing that lies dense is copied."""
+    flat, largest, complete = array.ravel(order="K"), 0.0, True
+    for start in range(0, len(flat), _BLOCK):
+        part = flat[start : start + _BLOCK]
+        high, low = np.maximum.reduce(part), np.minimum.reduce(part)
+        if np.isnan(high):
+            high, low, complete = np.fmax.reduce(part), np.fmin.reduce(part), False
+        largest = max(largest, float(high), -float(low))  # what is all missing is not larger
+    return largest, complete

@@ -87,8 +87,11 @@ class RowTerms:
         if not np.isfinite(values).all():
             return np.full(n_rows, np.nan)  # an infinite loss has no standard error
         total = self.weight.sum()
+        deviation = values - self.weight @ values / total
+        deviation *= self.weight
+        deviation /= total
         spread = np.zeros(n_rows)
-        spread[self.rows] = self.weight * (values - self.weight @ values / total) / total
+        spread[self.rows] = deviation
         return spread
 
 
@@ -107,7 +110,7 @@ def row_terms(
     rows: Codes,
     stats: RegionStats,
     level_set: Codes,
-    region: Codes,
+    cell: NDArray[np.integer],
     *,
     scores: Floats,
     labels: Floats,
@@ -115,7 +118,7 @@ def row_terms(
     weights: Floats | None,
     rule: ScoringRule,
 ) -> RowTerms:
-    """Return what each evaluated row adds; ``stats`` are those of these rows."""
+    """Return what each evaluated row adds; ``stats`` are those of these rows, ``cell`` their places."""
     means = _LevelSetMeans(level_set, weights)
     lines = _Lines.fit(means, scores, labels)
     # a level set in one piece has no regions to compare, and rests on the curve alone
@@ -123,7 +126,7 @@ def row_terms(
     # and where it is small, the curve owes little to its rows and nearly all to its neighbours
     borrowed = whole & (np.bincount(level_set) < _FEW)
     curve_mean = means.of((curves[0] + curves[1]) / 2) if whole.any() else None
-    region_rate, cell = stats.mean("label"), cell_of(stats, level_set, region)
+    region_rate = stats.mean("label")
     within = 0.0 if rule.bounded else _INSIDE
     loss, calibration, gain, noise = (np.empty(len(rows)) for _ in range(4))
     for some in blocks(len(rows)):

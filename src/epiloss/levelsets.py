@@ -13,8 +13,6 @@ from epiloss.errors import OptionError
 from epiloss.scoring import Floats
 
 Codes = NDArray[np.int64]
-_MANY = 2_000  # scores, from which on a grid is faster than bisection
-_BLOCK = 2**14  # scores that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Grid:
     @classmethod
     def of(cls, knots: Floats, n: int) -> Grid:
         """Return a grid for ``n`` scores: finer than the knots, and small enough for the cache."""
-        n_cells = max(min(16 * len(knots), n // 4, 2**16), 256)
+        n_cells = max(min(16 * len(knots), n // 2, 2**16), 256)
         cell = (np.clip(knots, 0, 1) * n_cells).astype(np.int64)
         first = np.zeros(n_cells + 2, np.int32)
         np.cumsum(np.bincount(cell, minlength=n_cells + 1), out=first[1:])
@@ -63,16 +61,9 @@ class LevelSets:
 
     def assign(self, scores: Floats) -> Codes:
         """Return the level set of each score."""
-        inner = self.edges[1:-1]
-        if len(scores) < _MANY or not (scores.min() >= 0 and scores.max() <= 1):
-            return np.searchsorted(inner, scores, side="right").astype(np.int64)
-        grid, level_set = Grid.of(inner, len(scores)), np.empty(len(scores), np.int64)
-        for start in range(0, len(scores), _BLOCK):
-            some, place = scores[start : start + _BLOCK], level_set[start : start + _BLOCK]
-            cell = (some * grid.n_cells).astype(np.int32)
-            place[:] = grid.first[cell]
-            unsure = np.flatnonzero(grid.first[cell + 1] > place)
-            place[unsure] = np.searchsorted(inner, some[unsure], side="right")
+        from epiloss.partition.kernel import kernel  # which knows level sets
+
+        level_set: Codes = kernel().level_sets_of(scores, self.edges[1:-1])
         return level_set
 
 

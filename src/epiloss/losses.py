@@ -140,6 +140,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
     binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
     within = _within_bins(levels, rule, score_mean, label_mean)
     infinite = levels["n_infinite"] > 0
+    most = 0.0 if several.all() else _most_entropy(rule)
     return LevelSetLosses(
         level_set=levels.level_set,
         n=levels.n,
@@ -156,7 +157,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
         bias=np.where(several, plugin - explained, 0.0),
         induced=_induced(levels, rule),
         # a single label tells nothing of its level set: then the most that it can be
-        entropy=np.where(several, _debiased_entropy(levels, rule), _most_entropy(rule)),
+        entropy=np.where(several, _debiased_entropy(levels, rule), most),
         score_variance=variance,
     )
 

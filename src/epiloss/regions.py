@@ -89,7 +89,7 @@ class RegionStats:
             w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
             values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
             own = _own_fields(values)
-            for name in sorted(set(own.values())):
+            for name in sorted(set(own.values()) & set(values)):
                 _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
         sums = sums[:, [FIELDS.index(own[name]) for name in FIELDS]]
         return cls(cell // n_regions, cell % n_regions, _carried(sums), plan)
@@ -143,6 +143,8 @@ class RegionStats:
 
     def relabel(self, region: Codes) -> RegionStats:
         """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set."""
+        if region is self.region:
+            return self
         return RegionStats(self.level_set, region, self.sums, self.plan)._gathered()
 
     def by_level_set(self) -> RegionStats:
@@ -178,12 +180,13 @@ def _row_values(
     a: Floats,
     b: Floats,
 ) -> dict[str, Floats]:
-    """Return what rows add to each field; fields of equal values are one array."""
+    """Return what rows add to each field, if anything; fields of equal values are one array."""
     one = np.ones(len(scores))
     loss = rule.loss(scores, labels)
     finite = np.isfinite(loss)
+    infinite = {}
     if not finite.all():
-        loss = np.where(finite, loss, 0.0)
+        loss, infinite = np.where(finite, loss, 0.0), {"n_infinite": 1.0 - finite}
     values = {
         "label": labels,
         "score": scores,
@@ -200,13 +203,13 @@ def _row_values(
         weighted = {"score_sq": w * scores * scores, "score_label": w * scores * labels}
         values = {name: w * value for name, value in values.items()} | weighted
     square = weight_sq if weight_sq is not None else one if weights is None else w * w
-    return {"n": one, "weight": w, "weight_sq": square, "n_infinite": 1.0 - finite} | values
+    return {"n": one, "weight": w, "weight_sq": square} | infinite | values
 
 
 def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
     """Return for each field the one that is added up in its place: equal values are one array."""
     first: dict[int, str] = {}
-    return {name: first.setdefault(id(values[name]), name) for name in FIELDS}
+    return {name: first.setdefault(id(values.get(name, name)), name) for name in FIELDS}
 
 
 def _cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
@@ -226,12 +229,11 @@ def _compress(codes: Codes) -> tuple[Codes, Codes]:
 
 def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
     """Add the values of rows, rounded to 2**-40, to the sums of their cells, in two limbs."""
-    if not np.isfinite(values).all():
+    if not kernel().add_fixed_point(code, values, *sums):
         raise DataError(
             f"what is added up must be finite, got {values[~np.isfinite(values)][0]}. "
             "Check that the rule's entropy is finite on [0, 1] and that curves stay in it."
         )
-    kernel().add_fixed_point(code, values, *sums)
 
 
 def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:

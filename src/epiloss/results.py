@@ -92,6 +92,10 @@ class Columns(Mapping[str, NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def also(self, name: str, column: NDArray[Any] | Later) -> Columns:
+        """Return these columns and one more; none is worked out for that."""
+        return Columns({**self._columns, name: column})
+
     def take(self, rows: NDArray[Any]) -> Columns:
         """Return some of the rows; what is worked out later is so for these alone."""
         return Columns(

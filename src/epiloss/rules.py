@@ -107,7 +107,7 @@ class Wording:
     def has_missing(self, feature: int) -> bool:
         """Tell whether any row lacks a value."""
         if feature not in self._has_missing:
-            self._has_missing[feature] = bool(np.isnan(self.features.column(feature)).any())
+            self._has_missing[feature] = self.features.has_missing(feature)
         return self._has_missing[feature]
 
     def rule(self, steps: Iterable[Step]) -> Rule:

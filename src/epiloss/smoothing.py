@@ -19,6 +19,7 @@ class DistinctScores:
     scores: Floats
     weight: Floats
     label_mean: Floats
+    of_one: bool = False  # whether every weight is 1
 
     @classmethod
     def gather(cls, scores: Floats, labels: Floats, weights: Floats | None) -> DistinctScores:
@@ -26,7 +27,7 @@ class DistinctScores:
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and is_first.all():
-                return cls(scores, np.ones(len(scores)), np.asarray(labels, float))
+                return cls(scores, np.ones(len(scores)), np.asarray(labels, float), of_one=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -37,6 +38,8 @@ class DistinctScores:
     @property
     def mid_rank(self) -> Floats:
         """The mass below each score, half of its own included."""
+        if self.of_one:
+            return np.arange(0.5, len(self.weight))
         rank = np.cumsum(self.weight)
         rank -= self.weight / 2
         return rank
@@ -50,10 +53,11 @@ class DistinctScores:
         place *= most / total
         code = np.minimum(place, most - 1).astype(np.int32)
         first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
-        weight = np.add.reduceat(self.weight, first)
-        score = np.add.reduceat(self.weight * self.scores, first) / weight
-        positive = np.add.reduceat(self.weight * self.label_mean, first)
-        return DistinctScores(score, weight, positive / weight)
+        terms = [self.scores, self.label_mean]
+        if not self.of_one:
+            terms = [self.weight * values for values in terms]
+        weight, score, positive = (np.add.reduceat(one, first) for one in (self.weight, *terms))
+        return DistinctScores(score / weight, weight, positive / weight)
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,8 @@ class WindowedLines:
     def prepare(cls, rows: DistinctScores, x: Floats) -> WindowedLines:
         """Return the sums for lines on the abscissa ``x``."""
         w, y = rows.weight, rows.label_mean
-        x = x - np.average(x, weights=w)  # centred: less cancellation in the cumulative sums
-        cumulative = np.zeros((5, len(x) + 1))
-        for terms, sums in zip((w, w * x, w * x * x, w * y, w * x * y), cumulative, strict=True):
-            np.cumsum(terms, out=sums[1:])
+        x = x - (x * w).sum() / w.sum()  # centred: less cancellation in the cumulative sums
+        cumulative = kernel().cumulative_sums(w, x, y)
         rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
         return cls(rows, x, rank, cumulative)
 

@@ -87,7 +87,9 @@ def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
     """
     first = np.arange(0, n, 2) + (generator.random(-(-n // 2)) < 0.5)
     second = first ^ 1  # the other of the two
-    return first[first < n], second[second < n]
+    if n % 2 == 0:
+        return first, second
+    return first[first < n], second[second < n]  # the last one has no other
 
 
 def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:

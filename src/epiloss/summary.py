@@ -130,7 +130,8 @@ def _regions_in_words(evidence: Evidence, adjust: str) -> Table:
     regions = region_table(
         evidence.evaluations, evidence.problem.groups, level=evidence.level, adjust=adjust
     )
-    return Table(Columns({**regions.columns, "rule": Later(evidence.rules, np.arange(len(regions)))}))
+    rules = Later(evidence.rules, np.arange(len(regions)))
+    return Table(Columns(regions.columns).also("rule", rules))
 
 
 def _uninformed(evaluation: Evaluation) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from numpy.typing import NDArray
 
 from epiloss.evaluation import STEPS, Evaluation, JoinedRegions
 from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue
+from epiloss.levelsets import Codes
 from epiloss.losses import RegionLosses
-from epiloss.results import Table
+from epiloss.results import Columns, Later, Table
+from epiloss.scoring import Floats
 from epiloss.validation import Groups
 
 _LEVEL_COLUMNS = (
@@ -46,13 +49,20 @@ def region_table(
     table = _stacked(
         [
             {"fold": np.full(len(part.n), fold), **_class_column(one, len(part.n))}
-            | _region_columns(part, joined, groups, level)
+            | _region_columns(part, joined, groups)
             for one in evaluations
             for fold, (part, joined) in enumerate(zip(one.regions, one.joined, strict=True))
         ]
     )
+    rows, labels = np.arange(len(table)), (table["low"], table["high"])
+    ends = {name: Later(partial(_rate_end, *labels, level, name), rows) for name in ("low", "high")}
     adjusted = adjusted_pvalues(table["pvalue"], adjust)
-    return Table({**table.columns, "pvalue_adjusted": adjusted})
+    return Table(Columns({**table.columns, **ends, "pvalue_adjusted": adjusted}))
+
+
+def _rate_end(ones: Floats, n: Floats, level: float, name: str, rows: Codes) -> Floats:
+    """Return one end of the interval of some regions' rates."""
+    return rate_interval(ones[rows], n[rows], level)[name == "high"]
 
 
 def histogram_table(evaluations: Sequence[Evaluation]) -> Table:
@@ -78,20 +88,19 @@ def _level_columns(one: Evaluation) -> dict[str, NDArray[Any]]:
 
 
 def _region_columns(
-    part: RegionLosses, joined: JoinedRegions, groups: Groups | None, level: float
+    part: RegionLosses, joined: JoinedRegions, groups: Groups | None
 ) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"level_set": part.level_set, "region": part.region}
     if groups is not None:
         columns["group"] = _group_names(part, joined, groups)
     ones = part.label_mean * part.effective_n
-    low, high = rate_interval(ones, part.effective_n, level)
     return columns | {
         "n": np.rint(part.n).astype(np.int64),
         "share": part.weight / part.weight.sum(),
         "score_mean": part.score_mean,
         "label_mean": part.label_mean,
-        "low": low,
-        "high": high,
+        "low": ones,  # of so many, ``high``: the interval is worked out from these when asked for
+        "high": part.effective_n,
         "expected": part.expected_mean,
         "deviation": part.label_mean - part.expected_mean,
         "pvalue": rate_pvalue(ones, part.effective_n, part.expected_mean),

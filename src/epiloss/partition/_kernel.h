@@ -22,6 +22,9 @@
 #define WIDE
 #endif
 
+#define CODES 64       /* one-byte codes of a column: 0..62 in the order of its values, */
+#define MISSING 63     /* and one for missing values */
+#define RARE 62        /* of a column of categories: all that are too rare for a code */
 #define AHEAD 16       /* rows that are asked for before they are needed */
 #define LINE 64        /* bytes that come together from memory */
 

@@ -8,6 +8,8 @@
 #include "_kernel.h"
 
 #define TOGETHER 16    /* rows that go down the trees together */
+#define AT_ONCE 32     /* scores that are compared with edges together */
+#define FEW 64         /* edges that a score is compared with one by one */
 #define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
 
 /* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
@@ -50,14 +52,42 @@ EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_
         }
 }
 
-/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest. */
-WIDE EXPORT void epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
-                                         int64_t *high, int64_t *low) {
+/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest.
+ * Return whether that was done: not if any value is too large for 64-bit steps, or not finite. */
+WIDE EXPORT int64_t epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
+                                            int64_t *high, int64_t *low) {
+    int64_t outside = 0;
+    for (int64_t i = 0; i < n; i++) outside |= !(fabs(values[i]) < 4194304.0);
+    if (outside) return 0;
     for (int64_t i = 0; i < n; i++) {
         const int64_t steps = (int64_t)rint(values[i] * 1099511627776.0);
         const int64_t rest = steps & 0xfffff;
         high[code[i]] += (steps - rest) / 0x100000;
         low[code[i]] += rest;
+    }
+    return 1;
+}
+
+/* level_set[i] = the number of edges, in order, that are at most scores[i]. */
+WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
+                                    const double *restrict edges, int64_t n_edges,
+                                    int64_t *restrict level_set) {
+    for (int64_t start = 0; start < n; start += AT_ONCE) {
+        const int64_t size = n - start < AT_ONCE ? n - start : AT_ONCE;
+        double x[AT_ONCE] = {0.0};
+        int64_t found[AT_ONCE] = {0};
+        for (int64_t i = 0; i < size; i++) x[i] = scores[start + i];
+        for (int64_t e = 0; n_edges <= FEW && e < n_edges; e++) /* all at once, without a branch */
+            for (int i = 0; i < AT_ONCE; i++) found[i] += edges[e] <= x[i];
+        for (int64_t i = 0; n_edges > FEW && i < size; i++)
+            for (int64_t last = n_edges; found[i] < last;) {
+                const int64_t middle = (found[i] + last) / 2;
+                if (edges[middle] <= x[i])
+                    found[i] = middle + 1;
+                else
+                    last = middle;
+            }
+        for (int64_t i = 0; i < size; i++) level_set[start + i] = found[i];
     }
 }
 
@@ -88,6 +118,18 @@ EXPORT void epiloss_interpolate(const double *knots, const double *values, int64
         double share = (x[i] - knots[right - 1]) / (knots[right] - knots[right - 1]);
         share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
         found[i] = values[right - 1] + share * (values[right] - values[right - 1]);
+    }
+}
+
+/* cumulative: (5, m + 1), sums of w, w x, w x^2, w y and w x y before each score: all in one pass, as
+ * each sum waits for the one before. */
+EXPORT void epiloss_cumulative_sums(const double *w, const double *x, const double *y, int64_t m,
+                                    double *cumulative) {
+    double sums[5] = {-0.0, -0.0, -0.0, -0.0, -0.0}; /* to which any number may be added, even -0.0 */
+    for (int k = 0; k < 5; k++) cumulative[k * (m + 1)] = 0.0;
+    for (int64_t i = 0; i < m; i++) {
+        const double wx = w[i] * x[i], terms[5] = {w[i], wx, wx * x[i], w[i] * y[i], wx * y[i]};
+        for (int k = 0; k < 5; k++) cumulative[k * (m + 1) + i + 1] = sums[k] += terms[k];
     }
 }
 

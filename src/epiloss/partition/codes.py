@@ -14,7 +14,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.base import Workers
 from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_kernel import CATEGORY, MISSING, N_EDGES, RARE
+from epiloss.partition.numpy_trees import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
@@ -63,7 +63,7 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
         loops.encode(features, rows[inside], ends - ends[0], edges[some], codes[:, inside])
 
     parts = [(slice(0, n_level_sets), starts)]
-    if len(rows) > _ROWS:  # else the calls would take longer than the work
+    if workers.n > 1 and len(rows) > _ROWS:  # else the calls would take longer than the work
         parts = [
             (slice(s, s + 1), np.array(part))
             for s, ends in enumerate(pairwise(starts.tolist()))
@@ -105,30 +105,10 @@ def quantile_edges(values: NDArray[Any]) -> Floats:
 
 def _edges_among(ordered: NDArray[Any]) -> Floats:
     """Return the quantile edges of sorted values (..., rows)."""
-    shape = (*ordered.shape[:-1], N_EDGES)
     if ordered.shape[-1] < 2:
-        return np.full(shape, np.inf)
-    ordered = ordered.reshape(-1, ordered.shape[-1])
-    d, n = ordered.shape
-    edges = np.full((d, N_EDGES), np.inf)
-    present = n - np.isnan(ordered).sum(axis=1)  # what is missing sorts last
-    place = np.maximum(np.arange(1, N_EDGES) * present[:, None] // N_EDGES, 1)
-    place += n * np.arange(d)[:, None]
-    edges[:, :-1] = _between(ordered.take(place - 1), ordered.take(place))
-    repeated = ~(np.diff(edges[:, :-1], axis=1) > 0).all(axis=1)
-    few = np.flatnonzero(repeated | (present < N_EDGES))
-    few = few[(ordered[few, 1:] > ordered[few, :-1]).sum(axis=1) < N_EDGES]
-    column, place = np.nonzero(ordered[few, 1:] > ordered[few, :-1])
-    rank = np.arange(len(column)) - np.searchsorted(column, column)
-    edges[few] = np.inf
-    edges[few[column], rank] = _between(ordered[few[column], place], ordered[few[column], place + 1])
-    return edges.reshape(shape)
-
-
-def _between(low: Floats, high: Floats) -> Floats:
-    """Return the middle, or ``low`` where no number lies between."""
-    middle = low / 2 + high / 2
-    return np.where((low <= middle) & (middle < high), middle, low)
+        return np.full((*ordered.shape[:-1], N_EDGES), np.inf)
+    edges: Floats = kernel().edges_among(ordered)
+    return edges
 
 
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
@@ -139,17 +119,10 @@ def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
         blocks = [column[:, None] for column in source]
     else:
         blocks = [source[:, first:last] for first, last in _ranges(0, source.shape[1], _COLUMNS)]
-    return np.concatenate([_edges_among(_sorted(block, samples)) for block in blocks], axis=1)
-
-
-def _sorted(block: NDArray[Any], samples: Sequence[Codes]) -> NDArray[Any]:
-    """Return (samples, columns, rows), sorted; missing values are behind those with fewer rows."""
-    most = max(map(len, samples))
-    whole = np.full((len(samples), block.shape[1], most), np.nan, block.dtype)
-    for sample, place in zip(samples, whole, strict=True):
-        place[:, : len(sample)] = block[sample].T
-    whole.sort(axis=-1)
-    return whole
+    gathered = [kernel().gather(block, samples) for block in blocks]
+    for values in gathered:
+        values.sort(axis=-1)
+    return np.concatenate(list(map(_edges_among, gathered)), axis=1)
 
 
 def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:

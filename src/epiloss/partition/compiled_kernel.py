@@ -6,6 +6,7 @@ Importing this fails where the package was installed without a C compiler.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,34 +15,70 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Grid
 from epiloss.partition import _kernel, numpy_kernel  # type: ignore[attr-defined]  # made by the compiler
-from epiloss.partition.numpy_kernel import SPLIT, Integers, Records
+from epiloss.partition.numpy_trees import (
+    GROWN,
+    N_CODES,
+    N_EDGES,
+    Bytes,
+    Integers,
+    Records,
+    offsets,
+)
 from epiloss.scoring import Floats
 
-_TOO_LARGE = 2.0**22  # for 64-bit steps of 2**-40
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
-def _function(name: str, signature: str) -> Any:
+def _function(name: str, signature: str, returned: Any = None) -> Any:
     """Return a function of the library; ``p`` stands for a pointer, ``i`` for a whole number."""
     function = getattr(ctypes.CDLL(_kernel.__file__), f"epiloss_{name}")
     kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
-    function.argtypes, function.restype = [kinds[letter] for letter in signature], None
+    function.argtypes, function.restype = [kinds[letter] for letter in signature], returned
     return function
 
 
+_gather = _function("gather", "piiiippiip")
+_edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
-_best_splits = _function("best_splits", "pipiippippiipp")
-_split_rows = _function("split_rows", "pippppppipppp")
+_grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
-_add_fixed_point = _function("add_fixed_point", "ppipp")
+_add_fixed_point = _function("add_fixed_point", "ppipp", ctypes.c_int64)
+_level_sets = _function("level_sets", "pipip")
 _first_of_each = _function("first_of_each", "ppipp")
+_cumulative_sums = _function("cumulative_sums", "pppip")
 _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 
 
-def encode(
-    features: Features, rows: Integers, starts: Integers, edges: Floats, codes: NDArray[np.uint8]
-) -> None:
+def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
+    """Return the samples' values (samples, columns, rows), missing ones behind those of fewer rows."""
+    starts = offsets(np.array(list(map(len, samples))))
+    rows = np.concatenate(samples, dtype=np.int64)
+    most = int(np.diff(starts).max())
+    gathered = np.empty((len(samples), block.shape[1], most), block.dtype)
+    _gather(
+        block.ctypes.data,
+        *block.strides,
+        block.shape[1],
+        block.dtype == np.float64,
+        _address(rows),
+        _address(starts),
+        len(samples),
+        most,
+        _address(gathered),
+    )
+    return gathered
+
+
+def edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges (..., 63) of sorted values (..., rows), at least two."""
+    ordered, n = np.ascontiguousarray(ordered), ordered.shape[-1]
+    edges = np.empty((*ordered.shape[:-1], N_EDGES))
+    _edges(_address(ordered), ordered.dtype == np.float64, ordered.size // n, n, _address(edges))
+    return edges
+
+
+def encode(features: Features, rows: Integers, starts: Integers, edges: Floats, codes: Bytes) -> None:
     """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
     rows, columns = _rows(features, rows), _columns(features)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
@@ -58,67 +95,43 @@ def encode(
     )
 
 
-def best_splits(
-    codes: NDArray[np.uint8],
-    kinds: NDArray[np.uint8],
-    first: int,
-    last: int,
-    rows: NDArray[np.int32],
-    starts: Integers,
-    labels: NDArray[np.uint8],
+def grow(
+    codes: Bytes,
+    kinds: Bytes,
+    labels: Bytes,
     weights: Integers | None,
+    starts: Integers,
+    trees: tuple[int, int],
     least: int,
     criterion: int,
-    totals: Integers,
 ) -> Records:
-    """Return the best split of each node among the columns from ``first`` to before ``last``."""
-    splits = np.empty(len(starts) - 1, SPLIT)
-    _best_splits(
+    """Grow some trees, from the first to before the last; see ``numpy_trees.grow``."""
+    sizes = np.diff(starts[trees[0] : trees[1] + 1])
+    largest, n_rows = int(sizes.max()), int(sizes.sum())
+    nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)
+    rows = np.empty(len(labels), np.int32)
+    spare = [None if one is None else np.empty(largest, one.dtype) for one in (rows, labels, weights)]
+    # of the nodes that wait, each has at most half the rows of the one before
+    bins = np.empty((largest.bit_length() + 1, len(kinds), N_CODES), np.uint64)
+    weighted = None if weights is None else np.empty((*bins.shape, 2), np.int64)
+    n_nodes = _grow(
         _address(codes),
         codes.strides[0],
         _address(kinds),
-        first,
-        last,
-        _address(rows),
-        _address(starts),
-        len(splits),
+        len(kinds),
         _address(labels),
         _address(weights),
+        _address(starts),
+        *trees,
         least,
         criterion,
-        _address(totals),
-        _address(splits),
-    )
-    return splits
-
-
-def split_rows(
-    codes: NDArray[np.uint8],
-    kinds: NDArray[np.uint8],
-    splits: Records,
-    rows: NDArray[np.int32],
-    labels: NDArray[np.uint8],
-    weights: Integers | None,
-    starts: Integers,
-) -> Integers:
-    """Bring the rows of each node that go left to its front, in place; return where the right begins."""
-    middles = np.empty(len(splits), np.int64)
-    largest = int(np.diff(starts).max(initial=0))
-    spare = [None if part is None else np.empty(largest, part.dtype) for part in (rows, labels, weights)]
-    _split_rows(
-        _address(codes),
-        codes.strides[0],
-        _address(kinds),
-        _address(splits),
         _address(rows),
-        _address(labels),
-        _address(weights),
-        _address(starts),
-        len(splits),
-        _address(middles),
         *map(_address, spare),
+        _address(bins),
+        _address(weighted),
+        _address(nodes),
     )
-    return middles
+    return nodes[:n_nodes]
 
 
 def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None:
@@ -135,13 +148,20 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
     )
 
 
-def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> None:
-    """Add values, rounded to 2**-40, to the cells: steps of 2**-20 to ``high``, the rest to ``low``."""
-    if max(values.max(initial=0.0), -values.min(initial=0.0)) >= _TOO_LARGE:
-        return numpy_kernel.add_fixed_point(code, values, high, low)
+def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> bool:
+    """Add values, rounded to 2**-40, to the cells; see ``numpy_kernel.add_fixed_point``."""
     values = np.ascontiguousarray(values)
-    _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low)))
-    return None
+    if _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low))):
+        return True
+    return numpy_kernel.add_fixed_point(code, values, high, low)  # not finite, or too large
+
+
+def level_sets_of(scores: Floats, edges: Floats) -> Integers:
+    """Return how many of the edges, in order, are at most each score."""
+    scores, edges = (np.ascontiguousarray(one, np.float64) for one in (scores, edges))
+    level_set = np.empty(len(scores), np.int64)
+    _level_sets(_address(scores), len(scores), _address(edges), len(edges), _address(level_set))
+    return level_set
 
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
@@ -167,6 +187,14 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
         _address(found),
     )
     return found
+
+
+def cumulative_sums(w: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the sums (5, m + 1) of w, w x, w x^2, w y and w x y before each score."""
+    w, x, y = (np.ascontiguousarray(one, np.float64) for one in (w, x, y))
+    cumulative = np.empty((5, len(x) + 1))
+    _cumulative_sums(*map(_address, (w, x, y)), len(x), _address(cumulative))
+    return cumulative
 
 
 def windowed_lines(

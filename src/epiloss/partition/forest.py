@@ -1,11 +1,10 @@
-"""A histogram tree in each level set, all grown together, one depth after the other."""
+"""A histogram tree in each level set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,15 @@ from epiloss.levelsets import Codes, order_by_code
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.codes import CodedFeatures, coded
 from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_kernel import CATEGORY, ENTROPY, NODE, SQUARED, Integers, Records
+from epiloss.partition.numpy_trees import (
+    CATEGORY,
+    ENTROPY,
+    NODE,
+    SQUARED,
+    Integers,
+    Records,
+    offsets,
+)
 from epiloss.rules import Step
 from epiloss.scoring import Brier, Floats
 
@@ -46,7 +53,10 @@ class Forest:
             if len(part):
                 loops.apply(features.take(part), self.nodes, leaves[part[0] : part[-1] + 1])
 
-        workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
+        if workers.n == 1:
+            loops.apply(features, self.nodes, leaves)
+        else:
+            workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
         return leaves
 
     def path(self, tree: int, leaf: int) -> list[Step]:
@@ -126,125 +136,52 @@ class Forest:
         return min(leaf, other) if count[above] == 2 else other
 
 
-@dataclass
-class _Growing:
-    """The rows of the nodes that may still be split, those of one node side by side.
-
-    ``totals`` (nodes, 3) are their counts, weights and weighted ones.
-    """
-
-    rows: NDArray[np.int32]
-    labels: NDArray[np.uint8]
-    weights: Integers | None
-    starts: Integers
-    node: Codes
-    totals: Integers = field(default_factory=lambda: np.empty((0, 3), np.int64))
-
-    def _totals(self) -> Integers:
-        count = np.diff(self.starts)
-        if self.weights is None:
-            return np.stack([count, count, _sums(self.labels, self.starts)])
-        weighted = _sums(self.weights * self.labels, self.starts)
-        return np.stack([count, _sums(self.weights, self.starts), weighted])
-
-    def keep_divisible(self, least: int) -> bool:
-        """Forget the nodes that cannot be split; tell whether any is left."""
-        count, weight, ones = totals = self._totals()
-        divisible = (count >= 2 * least) & (ones > 0) & (ones < weight)
-        self._keep(divisible)
-        self.totals = np.ascontiguousarray(totals[:, divisible].T)
-        return len(self.node) > 0
-
-    def divide(self, features: CodedFeatures, splits: Records, n_nodes: int) -> tuple[Codes, Codes]:
-        """Split the nodes that have a split; return them, and their children (nodes, 2)."""
-        middles = kernel().split_rows(
-            features.codes,
-            features.kinds,
-            splits,
-            self.rows,
-            self.labels,
-            self.weights,
-            self.starts,
-        )
-        sizes = np.stack([middles - self.starts[:-1], self.starts[1:] - middles], axis=1)
-        found = splits["feature"] >= 0
-        self._keep(found)
-        parents, children = self.node, n_nodes + np.arange(2 * len(self.node)).reshape(-1, 2)
-        self.node, self.starts = children.ravel(), _offsets(sizes[found].ravel())
-        return parents, children
-
-    def _keep(self, nodes: NDArray[np.bool_]) -> None:
-        if nodes.all():
-            return
-        size = np.diff(self.starts)
-        rows = np.repeat(nodes, size)
-        self.rows, self.labels = self.rows[rows], self.labels[rows]
-        self.weights = None if self.weights is None else self.weights[rows]
-        self.starts, self.node = _offsets(size[nodes]), self.node[nodes]
-
-
 def grow(rows: LearningRows, least: int, workers: Workers) -> Forest:
     """Grow a tree in each level set, with at least ``least`` rows in a leaf."""
     order = order_by_code(rows.level_set)
-    sizes = np.bincount(rows.level_set, minlength=rows.n_level_sets)
-    features = coded(rows.features, order, _offsets(sizes), workers)
-    growing = _Growing(
-        np.arange(len(order), dtype=np.int32),
-        (rows.labels[order] > 0).astype(np.uint8),
-        None if rows.weights is None else _whole_weights(rows.weights[order]),
-        _offsets(sizes),
-        np.arange(rows.n_level_sets),
-    )
+    starts = offsets(np.bincount(rows.level_set, minlength=rows.n_level_sets))
+    features = coded(rows.features, order, starts, workers)
+    labels = (rows.labels[order] > 0).astype(np.uint8)
+    weights = None if rows.weights is None else _whole_weights(rows.weights[order])
     criterion = SQUARED if isinstance(rows.rule, Brier) else ENTROPY
-    capacity = rows.n_level_sets + 2 * (len(order) // least)
-    nodes, tree = np.zeros(capacity, NODE), np.arange(capacity)
-    nodes["left"] = -1
-    n_nodes = rows.n_level_sets
-    while growing.keep_divisible(least):
-        splits = _best_splits(features, growing, least, criterion, workers)
-        parents, children = growing.divide(features, splits, n_nodes)
-        split = splits[splits["feature"] >= 0]
-        threshold = features.threshold(tree[parents], split["feature"], split["code"])
-        for name in ("feature", "missing_left"):
-            nodes[name][parents] = split[name]
-        nodes["kind"][parents], nodes["threshold"][parents] = features.kinds[split["feature"]], threshold
-        nodes["left"][parents], nodes["right"][parents] = children.T
-        tree[children] = tree[parents][:, None]
-        n_nodes += children.size
-    return _finished(nodes[:n_nodes], tree[:n_nodes])
-
-
-def _best_splits(
-    features: CodedFeatures, growing: _Growing, least: int, criterion: int, workers: Workers
-) -> Records:
-    """Return the best split of each node over all columns, each thread searching some of them."""
-    edges = np.linspace(0, len(features.kinds), workers.n + 1).astype(int).tolist()
     loops = kernel()
 
-    def search(columns: tuple[int, int]) -> Records:
-        splits: Records = loops.best_splits(
-            features.codes,
-            features.kinds,
-            *columns,
-            growing.rows,
-            growing.starts,
-            growing.labels,
-            growing.weights,
-            least,
-            criterion,
-            growing.totals,
+    def grow_some(trees: tuple[int, int]) -> Records:
+        grown: Records = loops.grow(
+            features.codes, features.kinds, labels, weights, starts, trees, least, criterion
         )
-        return splits
+        return grown
 
-    found = workers.run(search, [pair for pair in pairwise(edges) if pair[0] < pair[1]])
-    best = found[0]
-    for other in found[1:]:  # in the order of columns: on a tie the first stays
-        best = np.where(other["gain"] > best["gain"], other, best)
-    return best
+    at_once = rows.n_level_sets if workers.n == 1 else 1  # else each thread takes the next tree
+    trees = [(tree, tree + at_once) for tree in range(0, rows.n_level_sets, at_once)]
+    return _finished(_in_order(workers.run(grow_some, trees)), features)
 
 
-def _finished(nodes: Records, tree: Codes) -> Forest:
-    leaves = np.flatnonzero(nodes["left"] < 0)
+def _in_order(parts: Sequence[Records]) -> Records:
+    """Return the nodes of all trees in order: depth by depth, tree by tree, from left to right."""
+    n_before = 0
+    for part in parts:
+        part["left"][part["left"] >= 0] += n_before
+        n_before += len(part)
+    nodes = np.concatenate(parts)
+    order = np.lexsort((nodes["first"], nodes["tree"], nodes["depth"]))
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order))
+    nodes = nodes[order]
+    nodes["left"] = np.where(nodes["left"] >= 0, place[nodes["left"]], -1)
+    return nodes
+
+
+def _finished(grown: Records, features: CodedFeatures) -> Forest:
+    """Return the forest, whose splits compare with values instead of codes."""
+    nodes, tree = np.zeros(len(grown), NODE), grown["tree"].astype(np.int64)
+    splits, leaves = np.flatnonzero(grown["left"] >= 0), np.flatnonzero(grown["left"] < 0)
+    split = grown[splits]
+    for name in ("feature", "missing_left"):
+        nodes[name] = grown[name]
+    nodes["left"], nodes["right"][splits] = grown["left"], split["left"] + 1
+    nodes["kind"][splits] = features.kinds[split["feature"]]
+    nodes["threshold"][splits] = features.threshold(split["tree"], split["feature"], split["code"])
     order = leaves[np.argsort(tree[leaves], kind="stable")]
     rank = np.full(len(nodes), -1)
     rank[order] = np.arange(len(order)) - np.searchsorted(tree[order], tree[order])
@@ -255,18 +192,3 @@ def _whole_weights(weights: Floats) -> Integers:
     """Return weights as whole numbers, so that their sums do not depend on the order of rows."""
     steps = np.rint(weights / weights.max() * _WEIGHT_STEPS).astype(np.int64)
     return np.asarray(np.maximum(steps, weights > 0), np.int64)
-
-
-def _offsets(sizes: NDArray[Any]) -> Integers:
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
-
-
-def _sums(values: NDArray[Any], starts: Integers) -> Integers:
-    """Return the sum over each node's rows; a node may have none."""
-    sums = np.zeros(len(starts) - 1, np.int64)
-    some = starts[1:] > starts[:-1]
-    if len(values):
-        sums[some] = np.add.reduceat(values, starts[:-1][some], dtype=np.int64)
-    return sums

@@ -16,7 +16,7 @@ from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Features
 from epiloss.learners import Projection
 from epiloss.partition.forest import Forest
-from epiloss.partition.numpy_kernel import NODE, Records
+from epiloss.partition.numpy_trees import NODE, Records
 from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import BoostedCorrection, LinearAndTrees
 from epiloss.repair.estimators import RegionRecalibrator

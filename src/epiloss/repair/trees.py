@@ -11,7 +11,7 @@ import numpy as np
 from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_kernel import NODE, Records
+from epiloss.partition.numpy_trees import NODE, Records
 from epiloss.scoring import Floats
 
 

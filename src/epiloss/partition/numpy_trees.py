@@ -1,0 +1,303 @@
+"""Histogram trees in NumPy, all grown together, one depth after the other: the reference, bit for bit.
+
+A column of features has one-byte codes: for numbers, how many of its 63 edges lie below the value; for
+categories, one code for each frequent one. Sums are integers, so that no order of adding matters, and
+gains are computed by the operations of the compiled version, ``_trees.c``, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.levelsets import Codes, order_by_code
+from epiloss.scoring import Floats
+
+N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
+NUMBER, CATEGORY = 0, 1
+SQUARED, ENTROPY = 0, 1
+
+SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
+GROWN = np.dtype(
+    [
+        ("first", "i8"),
+        ("tree", "i4"),
+        ("depth", "i4"),
+        ("left", "i4"),
+        ("feature", "i4"),
+        ("code", "u1"),
+        ("missing_left", "u1"),
+    ],
+    align=True,
+)
+NODE = np.dtype(
+    [
+        ("threshold", "f8"),
+        ("feature", "i4"),
+        ("left", "i4"),
+        ("right", "i4"),
+        ("kind", "u1"),
+        ("missing_left", "u1"),
+    ],
+    align=True,
+)
+Bytes = NDArray[np.uint8]
+Records = NDArray[np.void]
+Integers = NDArray[np.int64]
+
+
+def grow(
+    codes: Bytes,
+    kinds: Bytes,
+    labels: Bytes,
+    weights: Integers | None,
+    starts: Integers,
+    trees: tuple[int, int],
+    least: int,
+    criterion: int,
+) -> Records:
+    """Grow some trees, from the first to before the last, with at least ``least`` rows in a leaf.
+
+    ``codes`` are (columns, rows), and the rows of tree ``s`` are those from ``starts[s]`` to before
+    ``starts[s + 1]``. Labels and weights may change their order. The nodes, in any order, tell their
+    first row, their tree and depth, their split, and the place of their left child: -1 for a leaf, and
+    the right child is next to it.
+    """
+    growing = _Growing.from_roots(labels, weights, starts, trees)
+    nodes = np.zeros(len(growing.node) + 2 * (len(growing.rows) // least), GROWN)
+    n_nodes, depth = len(growing.node), 0
+    nodes["first"][:n_nodes], nodes["tree"][:n_nodes] = growing.first, np.arange(*trees)
+    nodes["left"] = -1
+    while growing.keep_divisible(least):
+        splits = _best_splits(codes, kinds, growing, least, criterion)
+        growing.keep(splits["feature"] >= 0)
+        splits, parents, depth = splits[splits["feature"] >= 0], growing.node, depth + 1
+        growing.divide(codes, kinds, splits, n_nodes)
+        children = growing.node
+        for name in ("feature", "code", "missing_left"):
+            nodes[name][parents] = splits[name]
+        nodes["left"][parents] = children[::2]
+        nodes["first"][children], nodes["depth"][children] = growing.first, depth
+        nodes["tree"][children] = np.repeat(nodes["tree"][parents], 2)
+        n_nodes += len(children)
+    return nodes[:n_nodes]
+
+
+@dataclass
+class _Growing:
+    """The rows of the nodes that may still be split, those of one node side by side.
+
+    ``first`` is the place that a node's rows began at before any were forgotten; ``totals`` (nodes, 3)
+    are counts, weights and weighted ones.
+    """
+
+    rows: Integers
+    labels: Bytes
+    weights: Integers | None
+    starts: Integers
+    node: Codes
+    first: Integers
+    totals: Integers = field(default_factory=lambda: np.empty((0, 3), np.int64))
+
+    @classmethod
+    def from_roots(
+        cls, labels: Bytes, weights: Integers | None, starts: Integers, trees: tuple[int, int]
+    ) -> _Growing:
+        starts = starts[trees[0] : trees[1] + 1]
+        inside = slice(starts[0], starts[-1])
+        rows, node = np.arange(inside.start, inside.stop), np.arange(len(starts) - 1)
+        weights = None if weights is None else weights[inside]
+        return cls(rows, labels[inside], weights, starts - starts[0], node, starts[:-1])
+
+    def _totals(self) -> Integers:
+        count = np.diff(self.starts)
+        if self.weights is None:
+            return np.stack([count, count, _sums(self.labels, self.starts)])
+        weighted = _sums(self.weights * self.labels, self.starts)
+        return np.stack([count, _sums(self.weights, self.starts), weighted])
+
+    def keep_divisible(self, least: int) -> bool:
+        """Forget the nodes that cannot be split; tell whether any is left."""
+        count, weight, ones = totals = self._totals()
+        divisible = (count >= 2 * least) & (ones > 0) & (ones < weight)
+        self.keep(divisible)
+        self.totals = np.ascontiguousarray(totals[:, divisible].T)
+        return len(self.node) > 0
+
+    def divide(self, codes: Bytes, kinds: Bytes, splits: Records, n_nodes: int) -> None:
+        """Split every node; its children, two by two, are numbered from ``n_nodes`` on."""
+        size = np.diff(self.starts)
+        node = np.repeat(np.arange(len(splits)), size)
+        split = splits[node]
+        code = codes[split["feature"], self.rows]
+        is_category = kinds[split["feature"]] == CATEGORY
+        number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
+        left = np.where(is_category, code == split["code"], number_left)
+        order = order_by_code(2 * node + ~left)
+        self.rows, self.labels = self.rows[order], self.labels[order]
+        self.weights = None if self.weights is None else self.weights[order]
+        n_left = np.bincount(node, left, len(splits)).astype(np.int64)
+        self.node = n_nodes + np.arange(2 * len(splits))
+        self.starts = offsets(np.stack([n_left, size - n_left], axis=1).ravel())
+        self.first = np.stack([self.first, self.first + n_left], axis=1).ravel()
+
+    def keep(self, nodes: NDArray[np.bool_]) -> None:
+        """Forget the other nodes and their rows."""
+        if nodes.all():
+            return
+        size = np.diff(self.starts)
+        rows = np.repeat(nodes, size)
+        self.rows, self.labels = self.rows[rows], self.labels[rows]
+        self.weights = None if self.weights is None else self.weights[rows]
+        self.starts, self.node, self.first = offsets(size[nodes]), self.node[nodes], self.first[nodes]
+
+
+def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, criterion: int) -> Records:
+    """Return the best split of each node.
+
+    On a tie the first column wins, then the lowest code, then missing values on the right.
+    """
+    rows, labels, starts = growing.rows, growing.labels, growing.starts
+    totals, n_nodes = growing.totals, len(starts) - 1
+    best = np.zeros(n_nodes, SPLIT)
+    best["gain"], best["feature"] = -np.inf, -1
+    cell = np.repeat(np.arange(n_nodes) * N_CODES, np.diff(starts))
+    labelled = cell + labels * np.int64(n_nodes * N_CODES)
+    everything = _Sums(*totals.T[:, :, None])
+    for j in range(len(kinds)):
+        code = codes[j].take(rows)
+        bins = _counted(labelled + code, n_nodes)
+        if growing.weights is not None:
+            bins = _weighted(bins.count, cell + code, labels, growing.weights)
+        sides = _categories(bins) if kinds[j] == CATEGORY else _numbers(bins)
+        gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=2)
+        found = gains.reshape(n_nodes, -1).argmax(axis=1)
+        code, variant = found // len(sides), found % len(sides)
+        gain = gains[np.arange(n_nodes), code, variant]
+        winner = np.flatnonzero(gain > best["gain"])
+        code, variant = code[winner], variant[winner]
+        best["gain"][winner], best["feature"][winner], best["code"][winner] = gain[winner], j, code
+        if kinds[j] == CATEGORY:
+            best["missing_left"][winner] = code == MISSING
+        else:
+            larger = 2 * sides[0].count[winner, code] >= totals[winner, 0]
+            best["missing_left"][winner] = np.where(bins.count[winner, MISSING] > 0, variant, larger)
+    return best
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Counts, weights and weighted ones, each (nodes, codes)."""
+
+    count: Integers
+    weight: Integers
+    ones: Integers
+
+    def __sub__(self, other: _Sums) -> _Sums:
+        count = self.count - other.count
+        weight = count if other.weight is other.count else self.weight - other.weight
+        return _Sums(count, weight, self.ones - other.ones)
+
+    def map(self, change: Callable[[Integers], Integers]) -> _Sums:
+        """Return the sums, each changed; what is one array stays one."""
+        count = change(self.count)
+        weight = count if self.weight is self.count else change(self.weight)
+        return _Sums(count, weight, change(self.ones))
+
+
+def _counted(labelled: Integers, n_nodes: int) -> _Sums:
+    """Return the sums of each code in each node; the places of ones are behind those of zeros."""
+    zeros, ones = np.bincount(labelled, minlength=2 * n_nodes * N_CODES).reshape(2, n_nodes, N_CODES)
+    count = zeros + ones
+    return _Sums(count, count, ones)
+
+
+def _weighted(count: Integers, place: Integers, labels: Bytes, weights: Integers) -> _Sums:
+    """Return the sums of each code in each node, by weight."""
+    # sums of integers below 2^53 are exact as floats
+    weight, ones = (
+        np.bincount(place, values, count.size).astype(np.int64).reshape(count.shape)
+        for values in (weights, weights * labels)
+    )
+    return _Sums(count, weight, ones)
+
+
+def _categories(bins: _Sums) -> list[_Sums]:
+    """Return what goes left if one category does; the rare ones never do."""
+    return [bins.map(lambda sums: np.where(np.arange(N_CODES) == RARE, 0, sums))]
+
+
+def _numbers(bins: _Sums) -> list[_Sums]:
+    """Return what goes left below each edge: without, and where there are any with, what is missing."""
+    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=1)))
+    missing = bins.count[:, [MISSING]] > 0
+    if not missing.any():
+        return [left]
+    both = missing & (left.count > 0)
+    sums = zip((left.count, left.weight, left.ones), (bins.count, bins.weight, bins.ones), strict=True)
+    return [left, _Sums(*(np.where(both, below + own[:, [MISSING]], 0) for below, own in sums))]
+
+
+def _without_last(sums: Integers) -> Integers:
+    sums[:, MISSING] = 0
+    return sums
+
+
+def _gains(left: _Sums, everything: _Sums, least: int, criterion: int) -> Floats:
+    right = everything - left
+    valid = (left.count >= least) & (right.count >= least)
+    if left.weight is not left.count:
+        valid &= (left.weight > 0) & (right.weight > 0)
+    sides = (left.weight, left.ones, right.weight, right.ones)
+    if criterion == SQUARED:
+        with np.errstate(divide="ignore", invalid="ignore"):  # of sides without rows
+            return np.where(valid, _squared(*(part.astype(float) for part in sides)), -np.inf)
+    gain = np.full(valid.shape, -np.inf)
+    gain[valid] = _entropy(*(part[valid].astype(float) for part in sides))
+    return gain
+
+
+def _squared(left: Floats, left_ones: Floats, right: Floats, right_ones: Floats) -> Floats:
+    a = left_ones * left_ones * right
+    b = right_ones * right_ones * left
+    return (a + b) / (left * right)
+
+
+def _entropy(left: Floats, left_ones: Floats, right: Floats, right_ones: Floats) -> Floats:
+    a = _x_log_x(left_ones) + _x_log_x(left - left_ones) - _x_log_x(left)
+    b = _x_log_x(right_ones) + _x_log_x(right - right_ones) - _x_log_x(right)
+    return a + b
+
+
+def _x_log_x(x: Floats) -> Floats:
+    """Return ``x log(x)`` by basic operations only, which every machine computes alike."""
+    m, exponent = np.frexp(np.where(x > 0, x, 1.0))
+    small = m < 0.70710678118654752
+    m, exponent = np.where(small, m * 2.0, m), np.where(small, exponent - 1, exponent)
+    s = (m - 1.0) / (m + 1.0)
+    t = s * s
+    series = np.full_like(s, 1.0 / 15.0)
+    for k in range(13, 0, -2):
+        series = series * t + 1.0 / k
+    logarithm = 2.0 * s * series + exponent.astype(float) * 0.69314718055994531
+    return np.where(x > 0, x * logarithm, 0.0)
+
+
+def offsets(sizes: NDArray[Any]) -> Integers:
+    """Return where parts of these sizes begin, and at last where all end."""
+    found = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
+
+
+def _sums(values: NDArray[Any], starts: Integers) -> Integers:
+    """Return the sum over each node's rows; a node may have none."""
+    sums = np.zeros(len(starts) - 1, np.int64)
+    some = starts[1:] > starts[:-1]
+    if len(values):
+        sums[some] = np.add.reduceat(values, starts[:-1][some], dtype=np.int64)
+    return sums
