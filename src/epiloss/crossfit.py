@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri
 from epiloss.curves import LocalLinear
 from epiloss.features import Features
 from epiloss.inference import normal_estimate, unified_interval
-from epiloss.influence import Influence
+from epiloss.influence import Influence, dot
 from epiloss.learners import Learner
 from epiloss.levelsets import Codes
 from epiloss.results import Estimate
@@ -61,12 +61,12 @@ class Directions:
     def contribution(self, values: Floats) -> Floats:
         """Return each row's weighted deviation from the mean."""
         total = self.weight.sum()
-        spread: Floats = self.inflation * self.weight * (values - self.weight @ values / total) / total
+        spread: Floats = self.inflation * self.weight * (values - self.mean(values)) / total
         return spread
 
     def mean(self, values: Floats) -> float:
         """Return a weighted mean."""
-        return float(self.weight @ values / self.weight.sum())
+        return dot(self.weight, values) / float(self.weight.sum())
 
 
 @dataclass(frozen=True)

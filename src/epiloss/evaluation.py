@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
+from epiloss.influence import Influence, RowTerms, cell_of, dot, joined_terms, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
 from epiloss.partition import pool_small_regions
@@ -156,7 +156,7 @@ def influence_of_rows(
     mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
     noise = float(mean_noise.sum())
     by_curve = Influence(of("curve_noise")).by_cluster(clusters).contribution
-    curve_noise = float(by_curve @ by_curve)
+    curve_noise = dot(by_curve, by_curve)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
     # are compared with rates that they have a part in, and with a line in each level set of each
     # fold. Where there is something to learn the halves learn it from each other, and the excess

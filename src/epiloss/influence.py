@@ -22,6 +22,11 @@ _FEW = 60  # rows, of which two regions of 30 cannot be made
 _INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
 
+def dot(a: Floats, b: Floats) -> float:
+    """Return the sum of products, by one thread: BLAS takes several, and adds up in other orders."""
+    return float(np.einsum("i,i->", a, b))
+
+
 @dataclass(frozen=True)
 class Influence:
     """What each row adds to the error of an estimate: contributions that sum to nothing.
@@ -64,7 +69,7 @@ class Influence:
         n = len(parts)
         if n < 2:
             return float("nan")
-        return float(np.sqrt(np.maximum(n / (n - 1) * (parts @ parts) + self.beyond, self.least)))
+        return float(np.sqrt(np.maximum(n / (n - 1) * dot(parts, parts) + self.beyond, self.least)))
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class RowTerms:
         if not np.isfinite(values).all():
             return np.full(n_rows, np.nan)  # an infinite loss has no standard error
         total = self.weight.sum()
-        deviation = values - self.weight @ values / total
+        deviation = values - dot(self.weight, values) / total
         deviation *= self.weight
         deviation /= total
         spread = np.zeros(n_rows)
