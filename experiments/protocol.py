@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss import Audit, Estimate
@@ -95,18 +96,19 @@ def measure(
     if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
         classes = range(np.shape(p)[1])
     start = time.perf_counter()
-    result = epiloss.audit(
-        y,
-        p,
-        X,
-        task=task,
-        classes=classes,
-        recalibrate="isotonic",
-        region_ratio=REGION_RATIO,
-        method="auto" if crossfit else "partition",
-        display=display,
-        random_state=seed,
-    )
+    with threadpool_limits(1):  # threads of many small fits wait for each other on a busy machine
+        result = epiloss.audit(
+            y,
+            p,
+            X,
+            task=task,
+            classes=classes,
+            recalibrate="isotonic",
+            region_ratio=REGION_RATIO,
+            method="auto" if crossfit else "partition",
+            display=display,
+            random_state=seed,
+        )
     seconds = time.perf_counter() - start
     after = result.recalibrated
     assert after is not None
