@@ -80,9 +80,9 @@ class Parts:
     @classmethod
     def open(cls, target: Path, identity: Mapping[str, Any], *, resume: bool) -> Parts:
         """Open the folder beside the target: what is in it, or a new one."""
-        folder = target.with_name(target.name + ".parts")
-        if folder.exists() and not resume:
-            shutil.rmtree(folder)
+        if not resume:
+            remove_parts(target)
+        folder = parts_folder(target)
         parts = cls(folder, dict(identity))
         paths = parts.paths()
         if paths:
@@ -164,6 +164,17 @@ class Parts:
                 waiting, n = [whole.slice(_GROUP)], n - _GROUP
         if n:
             yield pa.concat_tables(waiting).combine_chunks()
+
+
+def parts_folder(target: Path) -> Path:
+    """Return the folder of the parts of a file."""
+    return target.with_name(target.name + ".parts")
+
+
+def remove_parts(target: Path) -> None:
+    """Remove the folder of the parts of a file, if there is one."""
+    if parts_folder(target).exists():
+        shutil.rmtree(parts_folder(target))
 
 
 def check_identity(there: Mapping[str, Any], wanted: Mapping[str, Any], place: Path) -> None:

@@ -17,7 +17,15 @@ from epiloss.errors import DataError, OptionError
 from epiloss.extraction.batches import Batch, read_batch
 from epiloss.extraction.frameworks import default_device, resolve_model, torch_module
 from epiloss.extraction.layers import Tap, find_layer, named_layer
-from epiloss.extraction.parts import ROWS, Parts, about, arrow, check_identity, checked_ending
+from epiloss.extraction.parts import (
+    ROWS,
+    Parts,
+    about,
+    arrow,
+    check_identity,
+    checked_ending,
+    remove_parts,
+)
 from epiloss.extraction.scores import ScoreMaker, resolve_scores
 
 FORMAT = 1
@@ -111,6 +119,7 @@ def extract(
         }
         total = len(loader) if isinstance(loader, Sized) else None
         if resume and _is_finished(target, identity, first, total):
+            remove_parts(target)  # of a run that was killed after its last act but one
             return target
         parts = Parts.open(target, identity, resume=resume)
         batches = itertools.chain([first], source)
