@@ -26,7 +26,7 @@ from epiloss.extraction.frameworks import package, torch_module
 from nlp_sources import kept
 from protocol import Line, MissingError, Section, progress
 from vision_data import Labelled, cifar10, efficientnet_lite0, fashion_mnist
-from vision_measures import Findings, Predictions, extracted, kept_by_recalibration, studied
+from vision_measures import Findings, Predictions, extracted, kept_by_recalibration, overlap, studied
 
 PIXELS = 96  # of CIFAR-10's images for a network that was trained on 224
 SEVERITY = 3
@@ -255,18 +255,18 @@ def _named(lines: Sequence[Line]) -> dict[str, Line]:
     return {line.name: line for line in lines}
 
 
-def _rose(clean: Line, shifted: Line) -> bool:
-    """Tell whether the intervals of the grouping loss lie apart, that of the shift above."""
-    low, high = clean.gl.high, shifted.gl.low
-    return low is not None and high is not None and high > low
+def _direction(clean: Line, shifted: Line) -> str:
+    """Say whether the grouping loss rises or falls, where the intervals lie apart."""
+    if overlap(clean.gl, shifted.gl):
+        return "does not move beyond its interval"
+    return "rises" if shifted.gl.value > clean.gl.value else "falls"
 
 
 def _moves(clean: Line, shifted: Line) -> str:
     """Say how accuracy and grouping loss move from clean to corrupted images."""
-    word = "rises" if _rose(clean, shifted) else "does not rise beyond its interval"
     text = (
         f"accuracy goes from {clean.accuracy:.3f} to {shifted.accuracy:.3f} and the bound on the "
-        f"grouping loss {word}, from {clean.gl:z.4f} to {shifted.gl:z.4f}"
+        f"grouping loss {_direction(clean, shifted)}, from {clean.gl:z.4f} to {shifted.gl:z.4f}"
     )
     if clean.crossfit is None or shifted.crossfit is None:
         return text
@@ -295,7 +295,7 @@ def fashion_text(lines: Sequence[Line]) -> str:
     clean, shifted = (_named(lines)[f"small CNN, {text}"] for text in ("clean", "corrupted"))
     pattern = (
         "as in the paper, there is more of it under shift"
-        if _rose(clean, shifted)
+        if _direction(clean, shifted) == "rises"
         else "the paper finds more of it under shift, which these intervals do not show"
     )
     return (

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import epiloss
-from epiloss import Audit
+from epiloss import Audit, Estimate
 from epiloss.comparison import compared
 from epiloss.files import read_file
 from epiloss.plot import HeterogeneityDisplay
@@ -123,23 +123,43 @@ def slugged(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def holds(line: Line) -> bool:
-    """Tell whether GL' lies within the interval of GL, or the other way round."""
-    one, other = line.gl, line.gl_after
-    return _inside(one.value, other) or _inside(other.value, one)
+def is_kept(before: Estimate, after: Estimate) -> bool:
+    """Tell whether one of two estimates lies within the interval of the other."""
+    return _holds(before, after.value) or _holds(after, before.value)
 
 
-def _inside(value: float, estimate: Any) -> bool:
-    return estimate.low is not None and estimate.low <= value <= estimate.high
+def overlap(before: Estimate, after: Estimate) -> bool:
+    """Tell whether the intervals of two estimates have something in common."""
+    ends = (before.low, before.high, after.low, after.high)
+    if None in ends:
+        return False
+    low, high, other_low, other_high = (float(end) for end in ends if end is not None)
+    return low <= other_high and other_low <= high
+
+
+def _holds(estimate: Estimate, value: float) -> bool:
+    low, high = estimate.low, estimate.high
+    return low is not None and high is not None and low <= value <= high
 
 
 def kept_by_recalibration(lines: Sequence[Line]) -> str:
-    """Say in how many lines isotonic recalibration left the grouping loss within its interval."""
-    inside = sum(holds(line) for line in lines)
+    """Say how far isotonic recalibration moves the bounds on the grouping loss."""
+    inside = sum(is_kept(line.gl, line.gl_after) for line in lines)
+    touching = sum(overlap(line.gl, line.gl_after) for line in lines)
     largest = max(lines, key=lambda line: abs(line.gl_after.value - line.gl.value))
     moved = largest.gl_after.value - largest.gl.value
+    pairs = [(line.crossfit, line.crossfit_after) for line in lines]
+    changes = [after.value - before.value for before, after in pairs if before and after]
+    text = (
+        f"Isotonic recalibration takes the calibration loss to at most "
+        f"{max(line.cl_after.value for line in lines):.4f}. The bounds by trees on the grouping loss "
+        f"before and after it lie within each other's 95% interval in {inside} of {len(lines)} "
+        f"lines, and the intervals overlap in {touching}; the largest change is {moved:+.4f} "
+        f"({largest.name}), where trees see other bins of the stretched scores"
+    )
+    if not changes:
+        return text
     return (
-        f"Isotonic recalibration leaves the bound on the grouping loss inside its 95% interval in "
-        f"{inside} of {len(lines)} lines (the largest change is {moved:+.4f}, {largest.name}), while "
-        f"the calibration loss falls to at most {max(line.cl_after.value for line in lines):.4f}"
+        f"{text}. The cross-fitted bound, which has no bins but learns from half as many rows once the "
+        f"other half recalibrates, changes by {min(changes):+.4f} to {max(changes):+.4f}"
     )

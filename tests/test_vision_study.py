@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from epiloss import Estimate
 from epiloss.errors import MissingExtraError
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
@@ -33,9 +34,10 @@ import vision  # noqa: E402
 import vision_data  # noqa: E402
 import vision_folders as folders  # noqa: E402
 import vision_here  # noqa: E402
+import vision_measures  # noqa: E402
 import vision_networks as networks  # noqa: E402
 import vision_quick  # noqa: E402
-from protocol import MissingError, Section, read_section  # noqa: E402
+from protocol import Line, MissingError, Section, read_section  # noqa: E402
 
 EACH = 12
 PER_CLASS = len(vision_quick.CLASSES)
@@ -252,6 +254,37 @@ def test_a_small_network_learns_and_the_same_seed_learns_the_same() -> None:
     with torch.inference_mode():
         logits = network.eval()(vision_here.Resized()(torch.from_numpy(images[512:])))
     assert (logits.argmax(1).numpy() == labels[512:]).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept", "overlapping"),
+    [
+        (Estimate(1, low=0, high=2), Estimate(1.5, low=1.2, high=1.8), True, True),
+        (Estimate(1, low=0.8, high=1.2), Estimate(1.4, low=1.1, high=1.7), False, True),
+        (Estimate(1, low=0.8, high=1.2), Estimate(2, low=1.3, high=2.7), False, False),
+        (Estimate(1), Estimate(1), False, False),
+    ],
+)
+def test_estimates_agree_within_intervals_that_they_have(
+    before: Estimate, after: Estimate, kept: bool, overlapping: bool
+) -> None:
+    for pair in ((before, after), (after, before)):
+        assert vision_measures.is_kept(*pair) == kept
+        assert vision_measures.overlap(*pair) == overlapping
+
+
+def line(name: str, gl: float, **more: Any) -> Line:
+    estimate = Estimate(gl, 0.01, gl - 0.02, gl + 0.02)
+    return Line(name, 100, 0.5, estimate, estimate, estimate, estimate, None, None, 1.0, **more)
+
+
+@pytest.mark.parametrize(("shifted", "word"), [(0.3, "rises"), (0.11, "does not move"), (0.0, "falls")])
+def test_the_text_says_what_the_numbers_say(shifted: float, word: str) -> None:
+    lines = [line("small CNN, clean", 0.1), line("small CNN, corrupted", shifted)]
+    text = vision_here.fashion_text(lines)
+    assert word in text
+    assert ("as in the paper" in text) == (word == "rises")
+    assert "in 2 of 2 lines" in text
 
 
 # --- a whole run ---
