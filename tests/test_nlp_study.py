@@ -8,6 +8,7 @@ import shutil
 import sys
 import tarfile
 import zipfile
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 import nlp
 import nlp_lid
 import nlp_sources
+import nlp_wordnet
+import nlp_yahoo
+import nlp_zeroshot
 import protocol
 from epiloss import Estimate
 from nlp_lid import Text
@@ -64,7 +68,7 @@ def some_texts(n: int) -> list[Text]:
     return texts
 
 
-@pytest.mark.parametrize("module", [nlp_lid])
+@pytest.mark.parametrize("module", [nlp_lid, nlp_wordnet, nlp_zeroshot])
 def test_examples_in_docstrings_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -184,3 +188,123 @@ def test_the_bars_and_the_text_are_of_the_lines(tmp_path: Path) -> None:
     text = nlp_lid.paragraph(lines)
     assert "rises from each shift to the next: 0.0100 to 0.0200" in text
     assert "does not rise at every step" in nlp_lid.paragraph(lines[::-1])
+
+
+def test_every_text_is_paired_with_every_topic_of_its_group() -> None:
+    pairs = nlp_zeroshot.paired(["a", "b", "c"], [2, 0, 1], ["x", "y", "z"])
+    assert pairs.y.reshape(3, 3).sum(axis=1).tolist() == [1, 1, 1]
+    assert pairs.texts[3:6] == ("b", "b", "b")
+    assert pairs.hypotheses[:3] == (
+        "This text is about x.",
+        "This text is about y.",
+        "This text is about z.",
+    )
+    assert pairs.y[2] == pairs.y[3] == pairs.y[7] == 1
+
+
+def test_glosses_of_learning_and_testing_are_others() -> None:
+    numbers = [*nlp_wordnet.SEEN, *nlp_wordnet.UNSEEN]
+    glosses = {number: [f"gloss {number} {k}" for k in range(60)] for number in numbers}
+    parts = nlp_wordnet.sampled(glosses, nlp_wordnet.QUICK_SIZES, seed=0)
+    told = {name: set(pairs.texts) for name, pairs in parts.items()}
+    assert not told["learning"] & told["seen"]
+    assert not told["seen"] & told["unseen"]
+    assert len(told["seen"]) == 100
+    for name, pairs in parts.items():
+        assert pairs.y.mean() == pytest.approx(0.2)
+        topics = nlp_wordnet.UNSEEN if name == "unseen" else nlp_wordnet.SEEN
+        place = {f"This text is about {topic}.": number for number, topic in topics.items()}
+        holds = [
+            f"gloss {place[hypothesis]} " in text
+            for text, hypothesis in zip(pairs.texts, pairs.hypotheses, strict=True)
+        ]
+        assert holds == (pairs.y == 1).tolist()
+    again = nlp_wordnet.sampled(glosses, nlp_wordnet.QUICK_SIZES, seed=0)
+    assert again["learning"].texts == parts["learning"].texts
+
+
+def test_seen_and_unseen_topics_are_all_ten() -> None:
+    assert sorted(nlp_yahoo.SEEN + nlp_yahoo.UNSEEN) == list(range(10))
+    assert {nlp_yahoo.TOPICS[k] for k in nlp_yahoo.SEEN} >= {"Health", "Business & Finance"}
+
+
+def test_questions_are_read_from_csv_and_parquet(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"put test\.csv there"):
+        nlp_yahoo.read_questions(tmp_path)
+    (tmp_path / "test.csv").write_text('"5","why ""me""?","a\nb","c"\n"10","who, then?","",""\n')
+    titles, topics = nlp_yahoo.read_questions(tmp_path)
+    assert titles == ['why "me"?', "who, then?"]
+    assert topics.tolist() == [4, 9]
+    (tmp_path / "test.csv").write_text('"11","title","",""\n')
+    with pytest.raises(MissingError, match="class from 1 to 10"):
+        nlp_yahoo.read_questions(tmp_path)
+    pyarrow = pytest.importorskip("pyarrow", reason="reads Parquet")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="reads Parquet")
+    folder = tmp_path / "other" / "data"
+    folder.mkdir(parents=True)
+    columns = {"id": [1, 2], "topic": [4, 9], "question_title": ["a", "b"]}
+    parquet.write_table(pyarrow.table(columns), folder / "test-00000-of-00001.parquet")
+    titles, topics = nlp_yahoo.read_questions(tmp_path / "other")
+    assert (titles, topics.tolist()) == (["a", "b"], [4, 9])
+
+
+def test_a_group_has_only_its_topics_and_no_more_questions_than_asked_for() -> None:
+    titles = [f"question {k}" for k in range(100)]
+    topics = np.arange(100) % 10
+    pairs = nlp_yahoo.group(titles, topics, nlp_yahoo.SEEN, 3, seed=0)
+    assert len(pairs.y) == 5 * 3 * 5
+    for text, hypothesis, holds in zip(pairs.texts, pairs.hypotheses, pairs.y, strict=True):
+        topic = int(text.split()[1]) % 10
+        assert topic in nlp_yahoo.SEEN
+        assert (hypothesis == f"This text is about {nlp_yahoo.TOPICS[topic]}.") == holds
+
+
+def test_folders_that_are_missing_are_told(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="needs --yahoo FOLDER and --bart FOLDER"):
+        nlp_yahoo.study(tmp_path, tmp_path, 0, None, None, None)
+    pytest.importorskip("torch", reason="the network needs torch")
+    pytest.importorskip("transformers", reason="the network needs transformers")
+    with pytest.raises(MissingError, match="weights of BART are not in"):
+        nlp_yahoo.load_bart(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_tiny_bart_goes_through_the_whole_chain(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the network needs torch")
+    pytest.importorskip("transformers", reason="the network needs transformers")
+    import nlp_tiny
+
+    questions = nlp_tiny.make_questions(tmp_path / "yahoo", 12, seed=0)
+    nlp_tiny.make_bart(tmp_path / "bart", questions, seed=0)
+    titles, topics = nlp_yahoo.read_questions(tmp_path / "yahoo")
+    pairs = nlp_yahoo.group(titles, topics, nlp_yahoo.UNSEEN, None, seed=0)
+    found = nlp_yahoo.predictions(tmp_path / "bart", pairs)
+    torch, tokenizer, model = nlp_yahoo.load_bart(tmp_path / "bart")
+    assert nlp_yahoo.columns(model) == (0, 2)
+    for row in (0, 7, 59):  # one at a time, without padding
+        batch = tokenizer(pairs.texts[row], pairs.hypotheses[row], return_tensors="pt")
+        batch.pop("token_type_ids", None)
+        with torch.inference_mode():
+            logits = model(**batch).logits[0]
+            by_hand = float(torch.softmax(logits[[0, 2]], 0)[1])
+            again = model.classification_head.out_proj(torch.from_numpy(found["X"][row]).float())
+        assert found["p"][row] == pytest.approx(by_hand, abs=1e-4)
+        assert again.numpy() == pytest.approx(logits.numpy(), abs=0.02)  # X is in half precision
+    section = nlp_yahoo.study(
+        tmp_path, tmp_path / "images", 0, tmp_path / "yahoo", tmp_path / "bart", None
+    )
+    assert [line.n for line in section.lines] == [300, 300]
+    assert "accuracy" in section.text
+    assert "(0.711)" in section.text
+    assert len(list((tmp_path / "yahoo").glob("*.npz"))) == 2
+    assert section.lines[1].accuracy == np.mean((found["p"] >= 0.5) == pairs.y)
+
+
+def test_the_default_studies_follow_what_is_given() -> None:
+    def names(**given: Any) -> list[str]:
+        return nlp.chosen(Namespace(**{"study": None, "quick": False, "yahoo": None, **given}))
+
+    assert names() == ["lid", "wordnet"]
+    assert names(yahoo=Path("here")) == ["lid", "wordnet", "yahoo"]
+    assert names(quick=True) == ["lid", "yahoo"]
+    assert names(study=["wordnet"]) == ["wordnet"]
