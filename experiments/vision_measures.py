@@ -153,7 +153,7 @@ def kept_by_recalibration(lines: Sequence[Line]) -> str:
     text = (
         f"Isotonic recalibration takes the calibration loss to at most "
         f"{max(line.cl_after.value for line in lines):.4f}. The bounds by trees on the grouping loss "
-        f"before and after it lie within each other's 95% interval in {inside} of {len(lines)} "
+        f"before and after it lie one within the other's 95% interval in {inside} of {len(lines)} "
         f"lines, and the intervals overlap in {touching}; the largest change is {moved:+.4f} "
         f"({largest.name}), where trees see other bins of the stretched scores"
     )

@@ -375,7 +375,11 @@ def test_without_folders_it_says_what_to_put_where(
         raise MissingError("put it there.")
 
     monkeypatch.setattr(vision_here, "cifar10", nothing)
+    monkeypatch.setattr(vision_here, "fashion_mnist", nothing)
+    monkeypatch.setattr(vision_quick, "sections", lambda _: iter(()))
     assert vision.main([f"--output={tmp_path}", f"--cache={tmp_path}", f"--images={tmp_path}"]) == 1
     said = capsys.readouterr().err
     assert all(word in said for word in ("--imagenet DIR", "--imagenet-r DIR", "--imagenet-c DIR"))
     assert said.endswith("vision: put it there.\n")
+    assert vision.main(["--quick", f"--output={tmp_path}", f"--cache={tmp_path}"]) == 0
+    assert capsys.readouterr().err == "vision: left out, put it there.\n"
