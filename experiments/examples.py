@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import epiloss
 from epiloss import Audit
@@ -27,7 +26,7 @@ from examples_pictures import (
     two_regions,
     wrong_everywhere,
 )
-from protocol import Section, options, progress, write_section
+from protocol import Section, one_thread, options, progress, write_section
 
 TITLE = "Counter-examples with known losses"
 ROWS, QUICK_ROWS = 20_000, 4_000
@@ -170,7 +169,7 @@ def study(images: Path, seed: int, quick: bool) -> Section:
     """Draw samples, audit them, draw pictures and tell."""
     n = QUICK_ROWS if quick else ROWS
     problems = {**LINKS, **SIGMOIDS}
-    with threadpool_limits(1):
+    with one_thread():
         examples = [
             example(name, problem, n, seed)
             for name, problem in progress(problems.items(), "counter-examples", len(problems))

@@ -10,11 +10,12 @@ classes: twice what ``epiloss.audit`` reports.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,7 +99,7 @@ def measure(
     if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
         classes = range(np.shape(p)[1])
     start = time.perf_counter()
-    with threadpool_limits(1):  # threads of many small fits wait for each other on a busy machine
+    with one_thread():
         result = epiloss.audit(
             y,
             p,
@@ -129,6 +130,15 @@ def measure(
         paper,
     )
     return line, result
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let small fits use one thread: several wait for each other, and long where a machine is busy."""
+    import sklearn.ensemble  # noqa: F401  the limit reaches the libraries that are loaded
+
+    with threadpool_limits(1):
+        yield
 
 
 def doubled(estimate: Estimate) -> Estimate:
