@@ -1,6 +1,7 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
-# make test EXTRAS=,peers: also the tests that need heavy packages.
+# make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
+# make test EXTRAS=,studies,peers: also the tests that need heavy packages.
 PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv
@@ -8,7 +9,7 @@ BIN = $(VENV)/bin
 KERNEL = setup.py $(addprefix src/epiloss/partition/, _kernel.c _trees.c _passes.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench studies clean
 
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
@@ -23,12 +24,19 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/quality.py
 
+studies: $(VENV)/.studies
+	MPLBACKEND=Agg $(BIN)/python experiments/studies.py
+
 $(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[files]'
 	touch $@
 
 $(VENV)/.test: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[test$(EXTRAS)]'
+	touch $@ $(VENV)/.demo
+
+$(VENV)/.studies: pyproject.toml $(KERNEL) | $(VENV)/bin/python
+	$(PIP) --editable '.[studies]'
 	touch $@ $(VENV)/.demo
 
 $(VENV)/bin/python:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from epiloss.errors import MissingExtraError as MissingExtraError
     from epiloss.errors import OptionError as OptionError
     from epiloss.estimator import Auditor as Auditor
+    from epiloss.extraction import extract as extract
     from epiloss.plot.grouping import GroupingDisplay as GroupingDisplay
     from epiloss.regions import RegionStats as RegionStats
     from epiloss.repair import RegionRecalibratedClassifier as RegionRecalibratedClassifier
@@ -61,6 +62,7 @@ _HOMES = {
     "Table": "results",
     "compare": "comparison",
     "drift": "drifting",
+    "extract": "extraction",
     "load_repair": "repair",
     "regret": "decisions",
 }

@@ -148,9 +148,12 @@ def audit(
     chosen = [column(columns, name, "--score") for name in scores]
     for name in exclude:
         column(columns, name, "--exclude")
-    used = {label, *scores, *(name for name in (groups, weight, clusters) if name)}
-    shown = {name: column(columns, name, "--display") for name in display}
-    X = None if groups else _features(columns, features, used | set(exclude) | set(display))
+    used = {label, *scores, *(name for name in (groups, weight, clusters) if name), *exclude, *display}
+    identifiers = sorted(columns.identifiers - used - set(features))
+    for name in identifiers:
+        click.echo(f"note: {name!r} tells rows apart and is no feature.", err=True)
+    shown = {name: column(columns, name, "--display") for name in display or identifiers}
+    X = None if groups else _features(columns, features, used | set(identifiers))
     _run(
         options,
         y_true=labels,

@@ -117,9 +117,23 @@ def compare(
         random_state = int(np.random.default_rng(random_state).integers(2**63))
     options = {**audit_options, "recalibrate": recalibrate, "random_state": random_state}
     audits = {name: _audited(name, y_true, y_prob, X, options) for name, y_prob in models.items()}
-    audits = dict(sorted(audits.items(), key=lambda item: item[1].score.value))
-    best = next(iter(audits)) if baseline is None else baseline
-    return Comparison(best, _table(audits), _differences(audits, best), audits)
+    return compared(audits, baseline)
+
+
+def compared(audits: Mapping[str, Audit], baseline: str | None = None) -> Comparison:
+    """Compare audits of the same rows, each perhaps with features of its own.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X)
+    >>> compared({"one": result, "other": result}).differences["difference"].tolist()
+    [0.0, 0.0, 0.0]
+    """
+    ordered = dict(sorted(audits.items(), key=lambda item: item[1].score.value))
+    best = next(iter(ordered)) if baseline is None else baseline
+    return Comparison(best, _table(ordered), _differences(ordered, best), ordered)
 
 
 def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:

@@ -19,7 +19,13 @@ from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
 
-def read_file(path: str) -> Mapping[str, Any]:
+class FileColumns(dict[str, Any]):
+    """Columns by name; ``identifiers`` are those that the file itself marks as no features."""
+
+    identifiers: frozenset[str] = frozenset()
+
+
+def read_file(path: str) -> FileColumns:
     """Return the columns of a table or the arrays of an NPZ archive; ``-`` is the standard input.
 
     The format is told from the content: Parquet, Arrow and NPZ files carry a mark, all else is CSV.
@@ -78,14 +84,15 @@ def _opened(path: str) -> io.BufferedReader:
         raise DataError(f"{path!r} may not be read. Check its permissions.") from None
 
 
-def _read_npz(source: Any) -> Mapping[str, Any]:
+def _read_npz(source: Any) -> FileColumns:
     with zipfile.ZipFile(source) as archive:
         for member in archive.infolist():
             _check_member(archive, member)
     source.seek(0)
     with np.load(source, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    return {name: array for name, array in arrays.items() if array.ndim > 0}  # a lone value has no rows
+    # a lone value has no rows
+    return FileColumns({name: array for name, array in arrays.items() if array.ndim > 0})
 
 
 def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
@@ -122,7 +129,7 @@ def _arrow() -> tuple[Any, Any, Any, Any]:
     return pyarrow, csv, feather, parquet
 
 
-def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
+def _read_table(source: Any, head: bytes) -> FileColumns:
     pa, csv, feather, parquet = _arrow()
     if head.startswith(b"PAR1"):
         table = parquet.read_table(source)
@@ -138,7 +145,11 @@ def _read_table(source: Any, head: bytes) -> Mapping[str, Any]:
         raise DataError(
             f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
-    return {name: _values(name, table.column(name)) for name in names}
+    columns = FileColumns({name: _values(name, table.column(name)) for name in names})
+    columns.identifiers = frozenset(
+        field.name for field in table.schema if (field.metadata or {}).get(b"epiloss") == b"identifier"
+    )
+    return columns
 
 
 def _values(name: str, values: Any) -> Any:
@@ -151,7 +162,10 @@ def _values(name: str, values: Any) -> Any:
             f"column {name!r} holds bytes that are not UTF-8 text. Save the file in UTF-8, or drop it."
         )
     if pa.types.is_fixed_size_list(kind) and not values.null_count:
-        return np.asarray(values.combine_chunks().flatten()).reshape(-1, kind.list_size)
+        flat = np.asarray(values.combine_chunks().flatten())
+        # nothing computes with half floats; as single ones they keep their values
+        flat = flat.astype(np.float32) if flat.dtype == np.float16 else flat
+        return flat.reshape(-1, kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         rows = values.to_pylist()
         if len({-1 if row is None else len(row) for row in rows}) > 1:

@@ -1,0 +1,71 @@
+"""The pictures that text studies share: grouping diagrams side by side, and losses as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epiloss import Audit, Estimate
+from epiloss.atomic import replacing
+from epiloss.plot.style import BLUE, ORANGE, SKY, faded, legend_below, matplotlib_modules, plain
+from protocol import Line, doubled
+
+RESOLUTION = 110  # dots per inch
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a picture whole, and close its figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        # no date and no version: the same numbers give the same file
+        figure.savefig(temporary, format="png", dpi=RESOLUTION, metadata={"Software": None})
+    matplotlib_modules().close(figure)
+    return path
+
+
+def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2) -> Path:
+    """Draw grouping diagrams side by side, their losses on the scale of the tables."""
+    rows = -(-len(results) // columns)
+    size = (4.9 * columns, 4.9 * rows)
+    figure, axes = matplotlib_modules().subplots(
+        rows, columns, figsize=size, layout="constrained", squeeze=False
+    )
+    for ax in axes.ravel()[len(results) :]:
+        ax.set_axis_off()
+    for ax, (name, result) in zip(axes.ravel(), results, strict=False):
+        result.plot(ax, legend=ax is axes[-1, 0])
+        losses = doubled(result.calibration_loss), doubled(result.partition_bound)
+        title = f"{plain(name)}\nCL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"
+        ax.set_title(title, fontsize=9.5)
+    return save(figure, path)
+
+
+def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
+    """Draw the losses of each line before and after isotonic recalibration, with their intervals."""
+    pyplot = matplotlib_modules()
+    figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + 0.75 * len(lines)), layout="constrained")
+    kinds = (
+        ("cl", "calibration loss", ORANGE, 0.30),
+        ("cl_after", "calibration loss after isotonic", "#F5D48A", 0.12),
+        ("gl", "grouping loss, at least", BLUE, -0.12),
+        ("gl_after", "grouping loss after isotonic, at least", SKY, -0.30),
+    )
+    place = np.arange(len(lines))[::-1].astype(float)
+    for name, label, colour, offset in kinds:
+        found: list[Estimate] = [getattr(line, name) for line in lines]
+        values = np.array([one.value for one in found])
+        errors = np.array([1.96 * (one.stderr or 0) for one in found])
+        ax.barh(place + offset, values, 0.17, color=colour, label=label)
+        ax.errorbar(values, place + offset, xerr=errors, fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
+    ax.axvline(0, color=faded(ax, 0.5), lw=0.8)
+    ax.set_yticks(place, [plain(f"{line.name}\naccuracy {line.accuracy:.3f}") for line in lines])
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("Brier score over both classes")
+    ax.set_title(plain(title), fontsize=10)
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    legend_below(ax)
+    return save(figure, path)

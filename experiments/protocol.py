@@ -1,0 +1,284 @@
+"""What all studies share: one protocol, one kind of table, one kind of section.
+
+The protocol is that of the paper's tables (Perez-Lebel, Le Morvan, Varoquaux, "Beyond calibration",
+ICLR 2023): half of the rows learn, the other half evaluates, 15 bins of equal width, a tree in each
+with 30 learning rows per region, and the same again after isotonic recalibration. Our audit lets the
+halves change places and averages. Losses are on the paper's scale, the Brier score summed over both
+classes: twice what ``epiloss.audit`` reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+import epiloss
+from epiloss import Audit, Estimate
+from epiloss.atomic import write_text
+from epiloss.results import for_json
+
+SCALE = 2.0  # the Brier score of the paper sums over both classes
+REGION_RATIO = 30
+COLUMNS = ("CL", "CL'", "GL", "GL'", "cross-fitted", "cross-fitted'")
+T = TypeVar("T")
+_ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "crossfit", "crossfit_after")
+
+
+class MissingError(Exception):
+    """Something that a study needs cannot be had here; the message is what to do about it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a study's table: losses as given and, with ``_after``, after isotonic."""
+
+    name: str
+    n: int
+    accuracy: float
+    cl: Estimate
+    cl_after: Estimate
+    gl: Estimate
+    gl_after: Estimate
+    crossfit: Estimate | None
+    crossfit_after: Estimate | None
+    seconds: float  # of the audit
+    paper: Mapping[str, float] | None = None  # by the names accuracy, CL, CL', GL, GL'
+
+    @property
+    def estimates(self) -> tuple[Estimate | None, ...]:
+        """The estimates in the order of ``COLUMNS``."""
+        return tuple(getattr(self, name) for name in _ESTIMATES)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the line as plain values."""
+        known = {name: None if one is None else one.to_dict() for name, one in self._named()}
+        plain = {name: value for name, value in vars(self).items() if name not in _ESTIMATES}
+        finite: dict[str, Any] = for_json({**plain, **known})
+        return finite
+
+    def _named(self) -> Iterable[tuple[str, Estimate | None]]:
+        return zip(_ESTIMATES, self.estimates, strict=True)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Line:
+        """Return the line that was written by ``to_dict``."""
+        known = {name: None if plain[name] is None else Estimate(**plain[name]) for name in _ESTIMATES}
+        return cls(**{**plain, **known})
+
+
+def measure(
+    name: str,
+    y: Any,
+    p: Any,
+    X: Any,
+    *,
+    seed: int = 0,
+    task: str | None = None,
+    classes: Sequence[Any] | None = None,
+    paper: Mapping[str, float] | None = None,
+    display: Any = None,
+    clusters: Any = None,
+    crossfit: bool = True,
+) -> tuple[Line, Audit]:
+    """Audit one set of predictions by the protocol, and return its line and the audit.
+
+    Rows of one of the ``clusters`` may depend on each other.
+    Several columns of ``p`` with whole-numbered labels are classes 0, 1, ... unless named.
+    """
+    if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
+        classes = range(np.shape(p)[1])
+    start = time.perf_counter()
+    with one_thread():
+        result = epiloss.audit(
+            y,
+            p,
+            X,
+            task=task,
+            classes=classes,
+            recalibrate="isotonic",
+            region_ratio=REGION_RATIO,
+            method="auto" if crossfit else "partition",
+            display=display,
+            clusters=clusters,
+            random_state=seed,
+        )
+    seconds = time.perf_counter() - start
+    after = result.recalibrated
+    assert after is not None
+    line = Line(
+        name,
+        result.n_samples,
+        accuracy(result),
+        doubled(result.calibration_loss),
+        doubled(after.calibration_loss),
+        doubled(result.partition_bound),
+        doubled(after.partition_bound),
+        None if result.crossfit_bound is None else doubled(result.crossfit_bound),
+        None if after.crossfit_bound is None else doubled(after.crossfit_bound),
+        seconds,
+        paper,
+    )
+    return line, result
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let small fits use one thread: several wait for each other, and long where a machine is busy."""
+    import sklearn.ensemble  # noqa: F401  the limit reaches the libraries that are loaded
+
+    with threadpool_limits(1):
+        yield
+
+
+def doubled(estimate: Estimate) -> Estimate:
+    """Return an estimate, its error and its interval on the scale of the paper."""
+
+    def twice(value: float | None) -> float | None:
+        return None if value is None else SCALE * value
+
+    return replace(
+        estimate,
+        value=SCALE * estimate.value,
+        stderr=twice(estimate.stderr),
+        low=twice(estimate.low),
+        high=twice(estimate.high),
+    )
+
+
+def accuracy(result: Audit) -> float:
+    """Return how often the likeliest class was the right one; a tie at one half counts as positive."""
+    assert result.evidence is not None
+    problem = result.evidence.problem
+    if problem.scores.ndim == 2:
+        return float(np.mean(problem.scores.argmax(axis=1) == problem.labels))
+    return float(np.mean((problem.scores >= 0.5) == (problem.labels == problem.positive)))
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Return the lines as aligned text, each with the paper's below it where there is one."""
+    rows = [["", "n", "accuracy", *COLUMNS]]
+    for line in lines:
+        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        rows.append([line.name, f"{line.n:,}", f"{line.accuracy:.3f}", *cells])
+        if line.paper is not None:
+            rows.append(["  the paper's", "", *_paper_cells(line.paper, "")])
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if place == 0 or place > 2 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def markdown(lines: Sequence[Line]) -> str:
+    """Return the lines as a table of markdown, each with the paper's below it where there is one."""
+    head = ["", "rows", "accuracy", *COLUMNS]
+    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for line in lines:
+        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        rows.append([escaped(line.name), f"{line.n:,}", f"{line.accuracy:.3f}", *cells])
+        if line.paper is not None:
+            rows.append(["*the paper's*", "", *_paper_cells(line.paper, "*")])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def escaped(text: str) -> str:
+    """Return text that does not end a table's cell."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _paper_cells(paper: Mapping[str, float], mark: str) -> list[str]:
+    known = (paper.get(name) for name in ("accuracy", *COLUMNS))
+    return ["" if value is None else f"{mark}{value:.3f}{mark}" for value in known]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a study has to say: a table, pictures, a paragraph, and further tables in ``extra``."""
+
+    title: str
+    lines: Sequence[Line]
+    text: str
+    images: Sequence[Path]
+    extra: str = ""
+
+    @property
+    def slug(self) -> str:
+        """The title as the name of a file."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def as_markdown(section: Section, folder: Path) -> str:
+    """Return the section for a page in ``folder``, from which pictures are linked."""
+    parts = [f"## {section.title}"]
+    if section.lines:
+        parts.append(markdown(section.lines))
+    parts += [section.text.strip(), section.extra.strip()]
+    for image in section.images:
+        link = Path(os.path.relpath(image, folder)).as_posix()
+        parts.append(f"![{section.title}: {image.stem.replace('-', ' ')}]({link})")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_section(section: Section, folder: Path) -> Path:
+    """Write ``<slug>.md``, and ``<slug>.json`` with all digits; return the former."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = {
+        "title": section.title,
+        "text": section.text,
+        "extra": section.extra,
+        "images": [Path(os.path.relpath(image, folder)).as_posix() for image in section.images],
+        "lines": [line.to_dict() for line in section.lines],
+    }
+    write_text(folder / f"{section.slug}.json", json.dumps(plain, indent=1, allow_nan=False) + "\n")
+    page = folder / f"{section.slug}.md"
+    write_text(page, as_markdown(section, folder))
+    return page
+
+
+def read_section(path: Path) -> Section:
+    """Return the section of a ``.json`` file."""
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    lines = [Line.from_dict(line) for line in plain["lines"]]
+    images = [path.parent / image for image in plain["images"]]
+    return Section(plain["title"], lines, plain["text"], images, plain["extra"])
+
+
+def options(description: str) -> argparse.ArgumentParser:
+    """Return a parser with the options of every study."""
+    parser = argparse.ArgumentParser(description=description)
+    cache = Path("~/.cache/epiloss-studies").expanduser()
+    parser.add_argument("--quick", action="store_true", help="a small version, in under two minutes")
+    parser.add_argument("--cache", type=Path, default=cache, help="downloads and computed arrays")
+    parser.add_argument("--output", type=Path, default=Path("experiments/output"), help="sections")
+    parser.add_argument("--images", type=Path, default=Path("docs/images/studies"), help="pictures")
+    parser.add_argument("--seed", type=_seed, default=0)
+    return parser
+
+
+def _seed(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"a seed is a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def progress(iterable: Iterable[T], text: str, total: int | None = None) -> Iterable[T]:
+    """Show progress on the standard error where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(iterable, text, total, console=console, disable=not console.is_terminal)

@@ -1,0 +1,100 @@
+"""The paper's vision study on folders of ImageNet, and one that runs without them.
+
+    python experiments/vision.py                     # CIFAR-10 and Fashion-MNIST, about 20 minutes
+    python experiments/vision.py --quick             # tiny folders of ImageNet's layout, Fashion-MNIST
+    python experiments/vision.py --imagenet DIR --imagenet-r DIR --imagenet-c DIR --networks all
+    python experiments/vision.py --imagenet-c DIR --corruption snow --networks vit_b_16 convnext_tiny
+
+Networks are those of the paper (`vision_networks.py`); torchvision downloads their weights. Features and
+scores of each are extracted once into the cache folder, by ``epiloss.extract``: a run that was stopped
+goes on where it was.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import vision_networks
+from protocol import MissingError, Section, options, table, write_section
+
+
+def sections(given: Namespace) -> Iterator[Section]:
+    """Yield the sections of what was asked for."""
+    import vision_folders as folders
+
+    if given.quick:
+        import vision_quick
+
+        yield from vision_quick.sections(given)
+    asked = [
+        *([] if given.imagenet is None else [folders.imagenet(given.imagenet)]),
+        *([] if given.imagenet_r is None else [folders.imagenet_r(given.imagenet_r, mask=given.mask)]),
+        *(
+            []
+            if given.imagenet_c is None
+            else [folders.imagenet_c(given.imagenet_c, given.corruption, seed=given.seed)]
+        ),
+    ]
+    if asked:
+        import vision_imagenet
+
+        for images in asked:
+            yield vision_imagenet.section(
+                images,
+                given.networks,
+                cache=given.cache,
+                output=given.output,
+                pictures=given.images,
+                seed=given.seed,
+                preprocess=given.preprocess,
+            )
+        return
+    import vision_here
+
+    if not given.quick:
+        print(f"{folders.WHERE}\nWithout them: CIFAR-10 and Fashion-MNIST.\n", file=sys.stderr)
+    try:
+        yield from vision_here.sections(given)
+    except MissingError as missing:
+        if not given.quick:  # the tiny folders have shown that the study runs
+            raise
+        print(f"vision: left out, {missing}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the study, print its tables, and write its sections."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    parser = options("Grouping loss of image classifiers.")
+    parser.add_argument("--imagenet", type=Path, metavar="DIR", help="ImageNet-1K validation")
+    parser.add_argument("--imagenet-r", type=Path, metavar="DIR", help="ImageNet-R")
+    parser.add_argument("--imagenet-c", type=Path, metavar="DIR", help="ImageNet-C")
+    parser.add_argument("--corruption", default="merged", help="one of ImageNet-C's; default: merged")
+    parser.add_argument(
+        "--networks", nargs="+", help="small (default), best, all, or torchvision's names"
+    )
+    parser.add_argument("--preprocess", choices=["paper", "weights"], default="paper", help="crops")
+    parser.add_argument(
+        "--no-mask", dest="mask", action="store_false", help="ImageNet-R: the softmax over all classes"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        given.networks = vision_networks.chosen(given.networks)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        for section in sections(given):
+            print(f"{section.title}\n\n{table(section.lines)}\n\n{section.text}\n")
+            write_section(section, given.output)
+    except MissingError as missing:
+        print(f"vision: {missing}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

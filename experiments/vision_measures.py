@@ -1,0 +1,165 @@
+"""What every vision study does with scores and features: a table, pictures and pages to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import epiloss
+from epiloss import Audit, Estimate
+from epiloss.comparison import compared
+from epiloss.files import read_file
+from epiloss.plot import HeterogeneityDisplay
+from epiloss.plot.style import matplotlib_modules, plain
+from nlp_pictures import bars, save
+from protocol import Line, doubled, measure
+
+_SHOWN = {"stump": "two regions by a balanced stump", "kmeans": "two regions by k-means"}
+_SMALLEST = 30  # rows of a group in the picture of groups
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a network says of images (n,), with its features and what to show of each image."""
+
+    name: str
+    y: NDArray[Any]
+    p: NDArray[Any]
+    X: NDArray[Any]
+    display: Any = None  # files or pixels
+    groups: NDArray[np.object_] | None = None  # renditions or corruptions
+    diagram: bool = False  # whether its grouping diagrams are drawn
+    paper: Mapping[str, float] | None = None
+
+
+@dataclass
+class Findings:
+    """What a study has found: lines in the order of accuracy, pictures and pages."""
+
+    lines: list[Line] = field(default_factory=list)
+    images: list[Path] = field(default_factory=list)
+    pages: list[Path] = field(default_factory=list)
+    by_group: dict[str, Audit] = field(default_factory=dict)
+
+
+def extracted(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the columns of an extraction, with scores that sum to one in double precision."""
+    columns: dict[str, NDArray[Any]] = dict(read_file(str(path)))
+    scores = columns["scores"].astype(np.float64)
+    return {**columns, "scores": scores / scores.sum(axis=1, keepdims=True)}
+
+
+def studied(
+    slug: str, title: str, predictions: Iterable[Predictions], *, images: Path, output: Path, seed: int
+) -> Findings:
+    """Measure predictions one after another, and draw and write what they show.
+
+    One at a time: of all but the numbers nothing is kept, so that 27 networks fit into memory.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    found, audits = Findings(), dict[str, Audit]()
+    for one in predictions:
+        line, result = measure(
+            one.name, one.y, one.p, one.X, seed=seed, paper=one.paper, display=one.display
+        )
+        found.lines.append(line)
+        if one.diagram:
+            found.images.append(diagrams(one.name, result, images / f"{slug}-{slugged(one.name)}.png"))
+        if one.groups is not None:
+            found.by_group[one.name] = by_group(one, seed)
+        if one.display is not None:
+            page = output / f"{slug}-{slugged(one.name)}.html"
+            result.to_html(page, title=f"{title}: {one.name}")
+            found.pages.append(page)
+        audits[one.name] = replace(
+            result,
+            evidence=None,
+            recalibrated=None
+            if result.recalibrated is None
+            else replace(result.recalibrated, evidence=None),
+        )
+    found.lines.sort(key=lambda line: -line.accuracy)
+    found.images.insert(0, bars(found.lines, images / f"{slug}-losses.png", title))
+    if found.by_group:
+        found.images.append(heterogeneity(found.by_group, images / f"{slug}-groups.png"))
+    if len(audits) > 1 and len({one.n_samples for one in audits.values()}) == 1:
+        page = output / f"{slug}-comparison.html"
+        compared(audits).to_html(page, title=title)
+        found.pages.append(page)
+    return found
+
+
+def diagrams(name: str, result: Audit, path: Path) -> Path:
+    """Draw the grouping diagrams with two regions a level set, by stumps and by k-means."""
+    figure, axes = matplotlib_modules().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
+    losses = doubled(result.calibration_loss), doubled(result.partition_bound)
+    for ax, (partition, words) in zip(axes, _SHOWN.items(), strict=True):
+        result.plot(ax, partition=partition, legend=ax is axes[0])
+        ax.set_title(words, fontsize=9.5)
+    figure.suptitle(plain(f"{name}: CL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"), fontsize=11)
+    return save(figure, path)
+
+
+def by_group(one: Predictions, seed: int) -> Audit:
+    """Audit the top label by the groups that are known: renditions, corruptions."""
+    hit = np.asarray(one.p).argmax(axis=1) == np.asarray(one.y)
+    top = np.asarray(one.p).max(axis=1)
+    return epiloss.audit(hit, top, groups=one.groups, task="binary", random_state=seed)
+
+
+def heterogeneity(audits: Mapping[str, Audit], path: Path) -> Path:
+    """Draw how far groups lie from everybody with the same score."""
+    return save(HeterogeneityDisplay.from_audits(audits).plot(smallest=_SMALLEST).figure_, path)
+
+
+def slugged(text: str) -> str:
+    """Return a text as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def is_kept(before: Estimate, after: Estimate) -> bool:
+    """Tell whether one of two estimates lies within the interval of the other."""
+    return _holds(before, after.value) or _holds(after, before.value)
+
+
+def overlap(before: Estimate, after: Estimate) -> bool:
+    """Tell whether the intervals of two estimates have something in common."""
+    ends = (before.low, before.high, after.low, after.high)
+    if None in ends:
+        return False
+    low, high, other_low, other_high = (float(end) for end in ends if end is not None)
+    return low <= other_high and other_low <= high
+
+
+def _holds(estimate: Estimate, value: float) -> bool:
+    low, high = estimate.low, estimate.high
+    return low is not None and high is not None and low <= value <= high
+
+
+def kept_by_recalibration(lines: Sequence[Line]) -> str:
+    """Say how far isotonic recalibration moves the bounds on the grouping loss."""
+    inside = sum(is_kept(line.gl, line.gl_after) for line in lines)
+    touching = sum(overlap(line.gl, line.gl_after) for line in lines)
+    largest = max(lines, key=lambda line: abs(line.gl_after.value - line.gl.value))
+    moved = largest.gl_after.value - largest.gl.value
+    pairs = [(line.crossfit, line.crossfit_after) for line in lines]
+    changes = [after.value - before.value for before, after in pairs if before and after]
+    text = (
+        f"Isotonic recalibration takes the calibration loss to at most "
+        f"{max(line.cl_after.value for line in lines):.4f}. The bounds by trees on the grouping loss "
+        f"before and after it lie one within the other's 95% interval in {inside} of {len(lines)} "
+        f"lines, and the intervals overlap in {touching}; the largest change is {moved:+.4f} "
+        f"({largest.name}), where trees see other bins of the stretched scores"
+    )
+    if not changes:
+        return text
+    return (
+        f"{text}. The cross-fitted bound, which has no bins but learns from half as many rows once the "
+        f"other half recalibrates, changes by {min(changes):+.4f} to {max(changes):+.4f}"
+    )

@@ -1,0 +1,80 @@
+"""The page of all studies: a fixed order, links that lead somewhere, failures that are named."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+
+import studies
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {experiments!r})
+from protocol import Section, options, write_section
+given = options("x").parse_args()
+images = given.images
+images.mkdir(parents=True, exist_ok=True)
+(images / "{name}.png").write_bytes(b"png")
+for title in ("Z of {name}", "A of {name}"):
+    text = f"quick {{given.quick}}, seed {{given.seed}}"
+    write_section(Section(title, [], text, [images / "{name}.png"]), given.output)
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    for name in studies.STUDIES:
+        code = int(name == "ratings")
+        text = SCRIPT.format(experiments=str(studies.EXPERIMENTS), name=name, code=code)
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(studies).failed == 0
+
+
+def test_sections_are_joined_in_order_and_a_failure_is_named(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--output", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--seed", "7"]
+    images, page = tmp_path / "docs" / "images", tmp_path / "docs" / "studies.md"
+    arguments = [*common, "--images", str(images), "--page", str(page)]
+    assert studies.main(arguments, scripts) == 1
+    text = page.read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [f"## {letter} of {name}" for name in studies.STUDIES for letter in "ZA"]
+    assert "](images/vision.png)" in text
+    assert "quick False, seed 7" in text
+    assert text.rstrip().endswith("Did not run to its end here: `experiments/ratings.py`.")
+    assert "ratings: failed in" in capfd.readouterr().err
+
+
+def test_a_quick_run_leaves_the_documentation_alone(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ["--quick", "--output", "out", "--cache", "cache", "--studies", "examples", "nlp"]
+    assert studies.main(common, scripts) == 0
+    text = (tmp_path / "out" / "studies.md").read_text()
+    assert text.index("Z of nlp") < text.index("Z of examples")  # the page's order, not the caller's
+    assert "](images/nlp.png)" in text
+    assert "quick True, seed 0" in text
+    assert not (tmp_path / "docs").exists()
+
+
+def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) -> None:
+    old = tmp_path / "out" / "nlp" / "old.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}")
+    common = ["--quick", "--output", str(tmp_path / "out"), "--cache", str(tmp_path)]
+    assert studies.main([*common, "--studies", "nlp"], scripts) == 0
+    assert not old.exists()
