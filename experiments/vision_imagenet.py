@@ -102,6 +102,6 @@ def text(lines: Sequence[Line]) -> str:
     return (
         f"The bound on the grouping loss of {len(lines)} networks runs from {values[0]:.4f} to "
         f"{values[-1]:.4f}, above zero by its 95% interval in {clear} of them. "
-        f"{kept_by_recalibration(lines)}. The paper shows these networks as bars, without numbers, so "
+        f"{kept_by_recalibration(lines)}. We have seen the figures of the paper as bars only, so "
         f"that there is no figure of it to stand beside ours."
     )

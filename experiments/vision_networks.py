@@ -6,9 +6,9 @@ the files ``src/networks/imagenet.py`` and ``src/test_data.py``), where each is 
 ``pretrained=True``, which meant the weights IMAGENET1K_V1, and images are resized to 256 and cropped to
 224 pixels for all of them.
 
-The paper shows what it found for these networks as bars, without a table, and the code comes without
-results: there are no published losses that could stand beside ours, so ``PUBLISHED`` is empty. Add
-those of a source that prints them, by data set and network, with the keys accuracy, CL, CL', GL, GL'.
+What the paper found for these networks we have seen as bars only, and the code comes without results:
+``PUBLISHED``, whose figures stand beside ours in the tables, is empty. Add those of a source that prints
+them, by data set and network, with the keys accuracy, CL, CL', GL, GL'.
 """
 
 from __future__ import annotations
