@@ -35,6 +35,8 @@ halves then change places and both results are averaged. CL is the calibration l
 on the grouping loss. *Cross-fitted* is our own bound, without bins. Brackets are 95% intervals.
 
 **Scale.** Brier scores summed over both classes, as in the paper: twice what `epiloss.audit` reports.
+
+Times are of this run; what was downloaded, trained or embedded before came out of the cache.
 """
 
 
