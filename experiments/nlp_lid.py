@@ -210,7 +210,7 @@ def paragraph(lines: Sequence[Line]) -> str:
     return (
         f"The paper finds that a network's grouping loss grows out of its own distribution and that "
         f"recalibration leaves it. Here a pre-trained identifier meets {first.n:,} texts in "
-        f"14 languages (the four in other scripts have no accents to strip). Its accuracy falls from "
+        f"14 languages (the four in other scripts have no accents to strip). Its accuracy goes from "
         f"{first.accuracy:.3f} on paragraphs to {last.accuracy:.3f} on titles in upper case, and the "
         f"lower bound on the grouping loss {order}: {first.gl.value:.4f} to {last.gl.value:.4f}. "
         f"Isotonic recalibration takes the calibration loss to at most {worst:.4f} and moves the "

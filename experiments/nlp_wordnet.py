@@ -174,9 +174,9 @@ def paragraph(lines: Sequence[Line], n_learning: int) -> str:
     return (
         f"{agrees}, the grouping loss is {'larger' if more else 'not larger'} on topics that the "
         f"network never saw: {unseen.gl.value:z.4f} against {seen.gl.value:z.4f} (the paper's BART on "
-        f"Yahoo Answers: 0.015 against 0.000; the rows below ours). Isotonic recalibration removes the "
-        f"calibration loss ({unseen.cl.value:.4f} to {unseen.cl_after.value:z.4f} on unseen topics) and "
-        f"moves the bound on the grouping loss by {stays:.4f}. The accuracy on unseen topics is "
+        f"Yahoo Answers: 0.015 against 0.000; the rows below ours). Isotonic recalibration takes the "
+        f"calibration loss on unseen topics from {unseen.cl.value:.4f} to {unseen.cl_after.value:z.4f} "
+        f"and moves the bound on the grouping loss by {stays:.4f}. The accuracy on unseen topics is "
         f"{unseen.accuracy:.3f}; always no would have 0.800. What differs from the paper: a far smaller "
         f"network, trained on {n_learning:,} pairs for one epoch, and other texts, so the sizes are not "
         f"comparable; the paper's are shown for the direction. Each gloss is paired with five "
