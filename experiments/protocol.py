@@ -185,13 +185,14 @@ def table(lines: Sequence[Line]) -> str:
 
 def markdown(lines: Sequence[Line]) -> str:
     """Return the lines as a table of markdown, each with the paper's below it where there is one."""
-    head = ["", "rows", "accuracy", *COLUMNS]
+    head = ["", "rows", "accuracy", *COLUMNS, "audit"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for line in lines:
         cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
-        rows.append([escaped(line.name), f"{line.n:,}", f"{line.accuracy:.3f}", *cells])
+        time_taken = f"{line.seconds:.1f} s"
+        rows.append([escaped(line.name), f"{line.n:,}", f"{line.accuracy:.3f}", *cells, time_taken])
         if line.paper is not None:
-            rows.append(["*the paper's*", "", *_paper_cells(line.paper, "*")])
+            rows.append(["*the paper's*", "", *_paper_cells(line.paper, "*"), ""])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
