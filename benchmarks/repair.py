@@ -53,6 +53,7 @@ from repair_data import (
 )
 
 SCORES = ("brier", "log_loss")
+LABELS = {"brier": "Brier score", "log_loss": "log-loss"}
 ENOUGH_REPETITIONS = 5  # for an interval over them
 QUICK_ROWS = 600
 PAGE = """# What repairs are worth
@@ -64,6 +65,10 @@ scikit-learn's `CalibratedClassifierCV` and MCGrad 0.1.5 at its defaults. `regio
 calibration loss and, at least, of grouping loss; (p-q)² is the distance to the truth, in simulations. A
 loss is "lost" or "won" where the 95% interval of the paired difference from MCGrad leaves 0 out; of many
 sets, one in forty is lost by chance.
+
+`boosted` is what `result.repair()` and `epiloss audit --repair` use. `regions` corrects by regions that
+can be read as rules, and gives something away for it where the correction is smooth, or made of many
+columns that each tell a little.
 """
 
 
@@ -363,7 +368,7 @@ def _standing(lines: Sequence[Line]) -> list[str]:
             even = len(beside) - won - len(lost)
             where = "; ".join(f"{one.data} ({str(one.from_peer[name]).strip()})" for one in lost)
             text.append(
-                f"- **{method}, {name.replace('_', '-')}**: {won} sets won, {even} even, "
+                f"- **{method}, {LABELS[name]}**: {won} sets won, {even} even, "
                 + (f"{len(lost)} lost: {where}." if lost else "none lost.")
             )
     return text
