@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss.errors import MissingExtraError
+from epiloss.extraction.frameworks import package, torch_module
 from nlp_sources import pip_download, wheel_members
 from protocol import MissingError, progress
 
@@ -20,29 +21,12 @@ BATCH, LONGEST = 64, 128  # texts at a time, and word pieces of a text
 def load_torch() -> tuple[Any, Any]:
     """Return torch and transformers, or tell what to install."""
     try:
-        torch = importlib.import_module("torch")
-        _define_operators(torch)
-        transformers = importlib.import_module("transformers")
-    except ImportError:
-        raise MissingError(
-            "language models need torch and transformers: pip install torch transformers"
-        ) from None
+        torch, transformers = torch_module(), package("transformers", "pip install transformers")
+    except MissingExtraError as error:
+        raise MissingError(str(error)) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return torch, transformers
-
-
-def _define_operators(torch: Any) -> None:
-    """Define the operators that torchvision registers; built for another torch it cannot be loaded."""
-    try:
-        importlib.import_module("torchvision")
-    except ImportError:
-        return
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _define_operators.kept = library  # type: ignore[attr-defined]
 
 
 def weights_folder(cache: Path) -> Path:
