@@ -66,7 +66,7 @@ calibration loss and, at least, of grouping loss; (p-q)² is the distance to the
 loss is "lost" or "won" where the 95% interval of the paired difference from MCGrad leaves 0 out; of many
 sets, one in forty is lost by chance.
 
-`boosted` is what `result.repair()` and `epiloss audit --repair` use. `regions` corrects by regions that
+`boosted` is the default. `regions` corrects by regions that
 can be read as rules, and gives something away for it where the correction is smooth, or made of many
 columns that each tell a little.
 """

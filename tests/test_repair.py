@@ -182,7 +182,7 @@ def test_it_clones_and_stands_behind_a_classifier() -> None:
 
 def test_the_correction_is_continuous_in_the_score() -> None:
     sample = Sigmoid(perturbation="step").sample(4_000)
-    repair = RegionRecalibrator().fit(sample.X, sample.y, sample.scores)
+    repair = RegionRecalibrator("regions").fit(sample.X, sample.y, sample.scores)
     scores = np.linspace(0.05, 0.95, 2_001)
     better = repair.predict(np.tile([1.0, -1.0], (2_001, 1)), scores)
     assert np.abs(np.diff(better)).max() < 0.02
@@ -241,6 +241,7 @@ def test_the_loop_keeps_clusters_together_and_takes_any_task() -> None:
         sample.y, sample.scores, sample.X, clusters=clusters, bins=3, method="partition"
     )
     loop = result.repair()
+    assert loop.repair.method == "boosted"  # as on the command line
     assert len(np.unique(clusters[loop.rows])) == 250
     assert loop.scores.shape == (750, 3)
 
@@ -256,7 +257,7 @@ def test_what_cannot_be_repaired_is_told() -> None:
     with pytest.raises(epiloss.OptionError, match="method must be"):
         RegionRecalibrator("magic").fit(sample.X, sample.y, sample.scores)
     with pytest.raises(epiloss.OptionError, match="learner is for"):
-        RegionRecalibrator(learner=LinearRegression()).fit(sample.X, sample.y, sample.scores)
+        RegionRecalibrator("regions", learner=LinearRegression()).fit(sample.X, sample.y, sample.scores)
     with pytest.raises(epiloss.OptionError, match="learned nothing yet"):
         RegionRecalibrator().predict(sample.X, sample.scores)
     with pytest.raises(epiloss.OptionError, match="rounds must be at least 1"):

@@ -24,10 +24,10 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
     Parameters
     ----------
-    method : {"regions", "boosted"}
-        Regions of trees inside level sets, each rate shrunk towards its level set: quick, and every
-        correction is a rate of some region. Or ridge regressions and boosted trees on the residuals:
-        slower, and mostly nearer to the truth.
+    method : {"boosted", "regions"}
+        Ridge regressions and boosted trees of what must be added to the log-odds, mostly nearer to the
+        truth. Or regions of trees inside level sets, each rate shrunk towards its level set: every
+        correction is a rate of some region.
     region_ratio : float
         Learning rows per region.
     repeats : int
@@ -54,7 +54,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
     def __init__(
         self,
-        method: str = "regions",
+        method: str = "boosted",
         *,
         region_ratio: float = 30,
         repeats: int = 3,
