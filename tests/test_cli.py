@@ -245,6 +245,16 @@ def test_a_repair_of_embeddings_is_applied_to_embeddings(also: bool, run: Run) -
     np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
 
 
+def test_a_repair_of_named_columns_takes_no_matrix_for_them(run: Run) -> None:
+    write("data.csv", y=COLUMNS["y"], p=P, a=COLUMNS["a"])
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
+    assert run(*command, "--save-repair", "repair.json").code == 0
+    np.savez("other.npz", p=P, e=np.zeros((N, 1)))
+    applied = run("apply", "repair.json", "other.npz", "--score", "p", "--output", "all.csv")
+    assert applied.code == 4
+    assert "'a'" in applied.err
+
+
 def test_json_holds_the_repair_too(data: str, run: Run) -> None:
     command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--json")
     plain = json.loads(run(*command, "--save-repair", "repair.json").out)

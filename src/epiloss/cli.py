@@ -19,6 +19,7 @@ import click
 from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 
 if TYPE_CHECKING:
+    from epiloss.features import Features
     from epiloss.repairing import RepairResult
     from epiloss.results import Audit
 
@@ -190,7 +191,7 @@ def apply(repair: str, file: str, scores: tuple[str, ...], output: str, force: b
     chosen = [column(columns, name, "--score") for name in scores]
     given = chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
     others = {name: part for name, part in columns.items() if name not in scores}
-    better = loaded.predict(_features_of_repair(others, loaded.features_in_.names), given)
+    better = loaded.predict(_features_of_repair(others, loaded.features_in_), given)
     _write(output, lambda path: write_table(path, _score_columns(scores, better)))
     click.echo(f"{len(better):,} rows repaired: {output}", err=True)
 
@@ -279,18 +280,18 @@ def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str
     return wide
 
 
-def _features_of_repair(columns: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Return the columns that a repair learned from, or the one matrix that has as many."""
+def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
+    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
     import numpy as np
 
     from epiloss.files import column
 
     matrices = {name: part for name, part in columns.items() if np.ndim(part) == 2}
-    fitting = [part for part in matrices.values() if part.shape[1] == len(names)]
-    if len(fitting) == 1 and names[0] not in columns:
+    fitting = [part for part in matrices.values() if part.shape[1] == learned.n_columns]
+    if learned.nameless and len(fitting) == 1:
         return fitting[0]
     wide = {f"{name}[{j}]": part[:, j] for name, part in matrices.items() for j in range(part.shape[1])}
-    return {name: column({**wide, **columns}, name, "the repair") for name in names}
+    return {name: column({**wide, **columns}, name, "the repair") for name in learned.names}
 
 
 def _run(options: dict[str, Any], *, scores: tuple[str, ...] = ("score",), **data: Any) -> None:

@@ -56,7 +56,12 @@ class Features:
     @property
     def is_embedding(self) -> bool:
         """Tell whether there are so many nameless columns that none means anything by itself."""
-        return self.n_columns > 50 and all(name == f"x{j}" for j, name in enumerate(self.names))
+        return self.n_columns > 50 and self.nameless
+
+    @property
+    def nameless(self) -> bool:
+        """Tell whether the columns came as a matrix, and are only numbered."""
+        return all(name == f"x{j}" for j, name in enumerate(self.names))
 
     def column(self, j: int) -> NDArray[Any]:
         """Return the values of one column."""
