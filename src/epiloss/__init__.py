@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from epiloss.estimator import Auditor as Auditor
     from epiloss.extraction import extract as extract
     from epiloss.plot.grouping import GroupingDisplay as GroupingDisplay
+    from epiloss.region_plan import RegionPlan as RegionPlan
     from epiloss.regions import RegionStats as RegionStats
     from epiloss.repair import RegionRecalibratedClassifier as RegionRecalibratedClassifier
     from epiloss.repair import RegionRecalibrator as RegionRecalibrator
@@ -54,6 +55,7 @@ _HOMES = {
     "MissingExtraError": "errors",
     "OptionError": "errors",
     "RegionRecalibratedClassifier": "repair",
+    "RegionPlan": "region_plan",
     "RegionRecalibrator": "repair",
     "RegionStats": "regions",
     "Regret": "decisions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -54,20 +55,31 @@ def audit(
     display: Any = None,
     random_state: int | np.random.Generator | None = 0,
     n_jobs: int | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    row_id: str | None = None,
+    engine: Any = "local",
+    memory: int | float | str = "2GB",
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Audit:
     """Tell how far the probabilities ``y_prob`` are from the truth behind the labels ``y_true``.
 
     The score is split into calibration loss, a lower bound on the grouping loss, and a remainder.
 
+    Data beyond memory are files or a table ``X`` whose columns the other arguments name:
+    ``audit("label", "score", "logs/*.parquet")``. They are read in passes, and only a sample is kept.
+
     Parameters
     ----------
-    y_true : array-like (n,) or (n, r)
+    y_true : array-like (n,) or (n, r), or a column's name
         Labels: numbers, booleans or strings; or one-hot rows. Several labels a row for one score,
         NaN where one is missing, measure the grouping loss from both sides.
-    y_prob : array-like (n,) or (n, K)
+    y_prob : array-like (n,) or (n, K), or names of columns
         Probabilities of the positive class, or of each class.
     X : array-like (n, d), data frame or mapping of columns, optional
-        Features or embeddings in which regions of different rates are sought.
+        Features or embeddings in which regions of different rates are sought. Where ``y_true`` is a
+        column's name: files (a path, a folder, a pattern, several), a pyarrow, pandas, polars, duckdb,
+        Hugging Face, dask or Spark table, of which the columns without another use are features.
     task : {"binary", "top-label", "classwise", "joint"}, optional
         What a prediction claims. By default binary, and top-label for more than two classes.
     rule : {"brier", "log"} or ScoringRule
@@ -114,7 +126,19 @@ def audit(
     random_state : int or Generator, optional
         The one source of randomness.
     n_jobs : int, optional
-        Threads for the level sets (-1: all cores); the result does not depend on it.
+        Threads for the level sets, or processes for files (-1: all cores); the result does not depend
+        on it.
+    features, exclude : sequences of names, optional
+        The columns of files or tables that are features, or that are none.
+    row_id : name, optional
+        A column that tells rows apart; by default they are told apart by score and features.
+    engine : {"local", "memory", "dask", "spark"}, address, dask Client or SparkSession
+        Where files and tables are read; the result does not depend on it.
+    memory : int or str
+        What the audit of files and tables may take: it bounds the sample that is kept.
+    checkpoint : path, optional
+        A folder for what passes over files have counted so far, from which a run that was killed
+        goes on.
 
     Examples
     --------
@@ -145,6 +169,43 @@ def audit(
             "learner is for the cross-fitted bound: use it with method='auto' or 'crossfit'."
         )
     resolve_recalibrator(recalibrate)  # a wrong option is told before any work
+    options = {
+        "bins": np.asarray(bins).tolist(),
+        "binning": binning,
+        "partition": plan.partitioner.name,
+        "region_ratio": region_ratio,
+        "curve": type(plan.curve).__name__,
+        "split": split,
+        "swap": swap,
+        "repeats": repeats,
+        "recalibrate": None if recalibrate is None else str(recalibrate),
+        "method": method,
+        "learner": None if learner is None else described(learner),
+        "adjust": adjust,
+        "level": level,
+        "random_state": seed,
+    }
+    if isinstance(y_true, str):
+        from epiloss.streaming.run import audit_stream, named_columns
+
+        columns = named_columns(
+            X,
+            label=y_true,
+            scores=y_prob,
+            features=features,
+            exclude=exclude,
+            groups=groups,
+            sample_weight=sample_weight,
+            clusters=clusters,
+            row_id=row_id,
+            display=display,
+            task=task,
+            pos_label=pos_label,
+            classes=classes,
+        )
+        return audit_stream(
+            X, columns, plan, scoring, options, engine=engine, memory=memory, checkpoint=checkpoint
+        )
     ratings = read_ratings(y_true, y_prob, pos_label)
     if ratings is not None:
         check_for_ratings(scoring, recalibrate)
@@ -160,23 +221,7 @@ def audit(
         pos_label=pos_label,
         classes=classes,
     )
-    options = {
-        "bins": np.asarray(bins).tolist(),
-        "binning": binning,
-        "partition": _regions_named(problem, plan),
-        "region_ratio": region_ratio,
-        "curve": type(plan.curve).__name__,
-        "split": split,
-        "swap": swap,
-        "repeats": repeats,
-        "recalibrate": None if recalibrate is None else str(recalibrate),
-        "method": method,
-        "learner": None if learner is None else described(learner),
-        "adjust": adjust,
-        "level": level,
-        "random_state": seed,
-        "classes": [str(name) for name in problem.classes],
-    }
+    options["classes"] = [str(name) for name in problem.classes]
     result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:
         return result
@@ -192,16 +237,30 @@ def measured(
 ) -> Audit:
     """Evaluate the scores as they are and, if asked for, recalibrated."""
     seed, level = options["random_state"], options["level"]
+    options = {**options, "partition": regions_named(problem, plan)}
     binaries = binary_problems(problem, plan, rule)
     crossfits = [] if options["method"] == "partition" else binaries
     after = None
     if plan.recalibrate is not None:
-        again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
-        bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
-        after = summarise(problem, rule, again, bounds, options, None, plan)
+        after = recalibrated_audit(problem, binaries, plan, rule, options)
     evaluations = [evaluate(one, plan, seed) for one in binaries]
     bounds = [crossfit(one, plan, seed, level) for one in crossfits]
     return summarise(problem, rule, evaluations, bounds, options, after, plan, display)
+
+
+def recalibrated_audit(
+    problem: Problem,
+    binaries: Sequence[BinaryProblem],
+    plan: Plan,
+    rule: ScoringRule,
+    options: Mapping[str, Any],
+) -> Audit:
+    """Evaluate the scores recalibrated."""
+    seed, level = options["random_state"], options["level"]
+    crossfits = [] if options["method"] == "partition" else binaries
+    again = [evaluate_recalibrated(one, plan, seed) for one in binaries]
+    bounds = [crossfit_recalibrated(one, plan, seed, level) for one in crossfits]
+    return summarise(problem, rule, again, bounds, options, None, plan)
 
 
 def repartitioned(result: Audit, partition: Any, **changes: Any) -> Audit:
@@ -217,7 +276,7 @@ def repartitioned(result: Audit, partition: Any, **changes: Any) -> Audit:
     seed = options["random_state"]
     problem = evidence.problem
     again = [evaluate(one.problem, plan, seed) for one in evidence.evaluations]
-    options |= {"partition": _regions_named(problem, plan), **changes}
+    options |= {"partition": regions_named(problem, plan), **changes}
     other = summarise(problem, evidence.rule, again, [], {**options, "method": "partition"}, None, plan)
     return replace(
         result,
@@ -228,7 +287,8 @@ def repartitioned(result: Audit, partition: Any, **changes: Any) -> Audit:
     )
 
 
-def _regions_named(problem: Problem, plan: Plan) -> str:
+def regions_named(problem: Problem, plan: Plan) -> str:
+    """Say what the regions are."""
     if problem.groups is not None:
         return "groups"
     return "level set" if problem.features is None else plan.partitioner.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,26 @@ def positive_class(names: tuple[Any, ...], pos_label: Any) -> int:
             "Pass it as it stands in y_true."
         )
     return names.index(pos_label)
+
+
+def label_named(labels: Iterable[Any], text: str) -> Any:
+    """Return the label that a text stands for, equal as text or as a number; else the text itself.
+
+    Examples
+    --------
+    >>> label_named([0.0, 1.0], "1"), label_named([False, True], "true"), label_named(["a"], "b")
+    (1.0, True, 'b')
+    """
+    distinct = list(labels)
+    for label in distinct:
+        if str(label) == text:
+            return label
+    try:
+        number = float({"true": "1", "false": "0"}.get(text.lower(), text))
+    except ValueError:
+        return text
+    equal = [label for label in distinct if isinstance(label, int | float) and label == number]
+    return equal[0] if equal else text
 
 
 def _ordered(values: list[Any]) -> list[Any]:

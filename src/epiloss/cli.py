@@ -10,13 +10,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from epiloss.errors import DataError, MissingExtraError, OptionError, printable
+from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 if TYPE_CHECKING:
     from epiloss.features import Features
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from epiloss.results import Audit
 
 EXIT_CRASH, EXIT_USAGE, EXIT_DATA = 1, 2, 4
+# what arguments of the audit are called here
+_OPTIONS = {
+    "y_true": "--label",
+    "y_prob": "--score",
+    "features": "--feature",
+    "sample_weight": "--weight",
+    "row_id": "--row-id",
+    **{name: f"--{name}" for name in ("exclude", "groups", "clusters", "display")},
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -110,7 +119,7 @@ def _written() -> list[Any]:
 
 
 @cli.command()
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True)
 @click.option("--label", required=True, help="Column of labels.")
 @click.option(
     "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
@@ -118,55 +127,39 @@ def _written() -> list[Any]:
 @click.option("--feature", "features", multiple=True, help="Column of features; default: all others.")
 @click.option("--exclude", multiple=True, help="Column that is no feature.")
 @click.option("--groups", help="Column of groups, audited instead of learned regions.")
-@click.option("--weight", help="Column of sample weights.")
+@click.option("--weight", "sample_weight", help="Column of sample weights.")
 @click.option("--clusters", help="Column of clusters (patients, users) whose rows depend on each other.")
 @click.option("--display", multiple=True, help="Column to show of rows in the report: no feature.")
 @click.option("--pos-label", help="The label of the positive class.")
 @click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
+@click.option("--row-id", help="Column that tells rows apart: no feature.")
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    help="Where files are read: local, dask[:ADDRESS] or spark[:ADDRESS].",
+)
+@click.option("--memory", default="2GB", show_default=True, help="What the audit may take.")
+@click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder to go on from if killed.")
 @_audit_options
-def audit(
-    file: str,
-    label: str,
-    scores: tuple[str, ...],
-    features: tuple[str, ...],
-    exclude: tuple[str, ...],
-    groups: str | None,
-    weight: str | None,
-    clusters: str | None,
-    display: tuple[str, ...],
-    pos_label: str | None,
-    classes: tuple[str, ...],
-    **options: Any,
-) -> None:
-    """Audit the scores in FILE (Parquet, CSV, Arrow or NPZ; - for the standard input)."""
-    import numpy as np
+def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options: Any) -> None:
+    """Audit the scores in FILES (Parquet, CSV, Arrow; folders and patterns of them; NPZ; - for stdin).
 
-    from epiloss.files import column, read_file
+    Tables are read in passes, so that they may be larger than memory.
+    """
+    from epiloss.files import read_whole
 
     _check_output(options)
-    columns = read_file(file)
-    labels = column(columns, label, "--label")
-    chosen = [column(columns, name, "--score") for name in scores]
-    for name in exclude:
-        column(columns, name, "--exclude")
-    used = {label, *scores, *(name for name in (groups, weight, clusters) if name), *exclude, *display}
-    identifiers = sorted(columns.identifiers - used - set(features))
-    for name in identifiers:
-        click.echo(f"note: {name!r} tells rows apart and is no feature.", err=True)
-    shown = {name: column(columns, name, "--display") for name in display or identifiers}
-    X = None if groups else _features(columns, features, used | set(identifiers))
+    alone = read_whole(files[0]) if len(files) == 1 else None
+    options["exclude"] = list(options["exclude"])
+    for name in ("features", "display", "classes"):
+        options[name] = list(options[name]) or None
     _run(
         options,
-        y_true=labels,
-        y_prob=chosen[0] if len(chosen) == 1 else np.column_stack(chosen),
-        X=X,
-        groups=column(columns, groups, "--groups") if groups else None,
-        sample_weight=column(columns, weight, "--weight") if weight else None,
-        clusters=column(columns, clusters, "--clusters") if clusters else None,
-        display=shown or None,
-        scores=scores,
-        pos_label=None if pos_label is None else _label_named(labels, pos_label),
-        classes=[_label_named(labels, name) for name in classes] or None,
+        names=scores,
+        y_true=label,
+        y_prob=list(scores),
+        X=list(files) if alone is None else alone,
     )
 
 
@@ -226,6 +219,8 @@ def main() -> None:
         sys.exit(130)
     except (OptionError, MissingExtraError) as error:
         _fail(error, EXIT_USAGE)
+    except NoColumnError as error:
+        _fail(error.named(_OPTIONS), EXIT_DATA)
     except DataError as error:
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
@@ -239,45 +234,6 @@ def main() -> None:
 def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Say what a warning says, and nothing of where in the code it came from."""
     click.echo(f"note: {message}", err=True)
-
-
-def _label_named(labels: Any, text: str) -> Any:
-    """Return the label that a text on the command line stands for: equal as text or as a number."""
-    import numpy as np
-
-    distinct = list(dict.fromkeys(np.asarray(labels).tolist()))
-    for label in distinct:
-        if str(label) == text:
-            return label
-    try:
-        number = float({"true": "1", "false": "0"}.get(text.lower(), text))
-    except ValueError:
-        return text
-    equal = [label for label in distinct if isinstance(label, int | float) and label == number]
-    return equal[0] if equal else text
-
-
-def _features(columns: Mapping[str, Any], wanted: tuple[str, ...], used: set[str]) -> Any:
-    """Return the wanted features, or all columns that have no other use."""
-    import numpy as np
-
-    from epiloss.files import column
-
-    names = list(wanted) or [name for name in columns if name not in used]
-    parts = {name: column(columns, name, "--feature") for name in names}
-    if not parts:
-        return None
-    if all(np.ndim(part) == 1 for part in parts.values()):
-        return parts
-    wide: dict[str, Any] = {}
-    for name, part in parts.items():
-        if np.ndim(part) == 1:
-            wide[name] = part
-        elif len(parts) == 1:
-            return part  # an embedding matrix, taken as it is
-        else:
-            wide |= {f"{name}[{j}]": part[:, j] for j in range(np.shape(part)[1])}
-    return wide
 
 
 def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
@@ -294,19 +250,20 @@ def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
     return {name: column({**wide, **columns}, name, "the repair") for name in learned.names}
 
 
-def _run(options: dict[str, Any], *, scores: tuple[str, ...] = ("score",), **data: Any) -> None:
+def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data: Any) -> None:
     from epiloss.auditing import audit as run_audit
 
     as_json, output, report = (options.pop(name) for name in ("as_json", "output", "report"))
     repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     options.pop("force")
     options = {name: value for name, value in options.items() if value is not None}
-    with _working(f"auditing {len(data['y_true']):,} rows"):
+    in_passes = isinstance(data["y_true"], str)  # which show how far they have come
+    with nullcontext() if in_passes else _working(f"auditing {len(data['y_true']):,} rows"):
         result: Audit = run_audit(**data, **options)
     for path, write in ((output, result.to_json), (report, result.to_html)):
         if path:
             _write(path, write)
-    loop = _repaired(result, repair, scores) if repair["repair"] or repair["save_repair"] else None
+    loop = _repaired(result, repair, names) if repair["repair"] or repair["save_repair"] else None
     if as_json:
         plain = result.to_dict() | ({} if loop is None else {"repair": loop.to_dict()})
         click.echo(json.dumps(plain, indent=1, allow_nan=False))

@@ -69,10 +69,12 @@ class Evaluation:
     influence: Mapping[str, Influence]
     folds: Sequence[FoldRegions]
     histogram: Floats  # the weight of rows in equal steps of the score
+    n_rows: int  # of which the problem may hold a sample
+    base_rate: float
 
 
 @dataclass(frozen=True)
-class _FoldResult:
+class FoldResult:
     """The sums of the rows that a fold evaluates, and what each of them adds."""
 
     stats: RegionStats
@@ -92,7 +94,7 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     ]
     levels = _average([_measure(folds, problem.rule) for folds in results])
     edges = scored.level_sets.edges if isinstance(scored.level_sets, LevelSets) else None
-    return _evaluation(problem, levels, results, edges)
+    return evaluation_of(problem, levels, results, edges)
 
 
 def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
@@ -110,15 +112,18 @@ def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Eval
     ]
     # each fold has scores of its own, so that none is measured together with another
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
-    return _evaluation(problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None)
+    return evaluation_of(
+        problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None
+    )
 
 
-def _evaluation(
+def evaluation_of(
     problem: BinaryProblem,
     levels: LevelSetLosses,
-    results: Sequence[Sequence[_FoldResult]],
+    results: Sequence[Sequence[FoldResult]],
     edges: Floats | None,
 ) -> Evaluation:
+    """Gather what the folds of each repeat have found."""
     folds = list(chain.from_iterable(results))
     n_repeats = len(results)  # which count the same rows again
     levels = replace(levels, n=levels.n / n_repeats, effective_n=levels.effective_n / n_repeats)
@@ -136,6 +141,8 @@ def _evaluation(
         influence_of_rows(levels, repeats, len(problem.scores), len(folds), problem.clusters),
         [fold.regions for fold in folds],
         np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
+        len(problem.labels),
+        float(np.average(problem.labels, weights=problem.weights)),
     )
 
 
@@ -178,7 +185,7 @@ def influence_of_rows(
 
 def _evaluate_fold(
     problem: BinaryProblem, plan: Plan, fold: Fold, scored: Scored, generator: np.random.Generator
-) -> _FoldResult:
+) -> FoldResult:
     rows = fold.evaluate
     level_set = scored.level_set[rows]
     partition = None
@@ -203,29 +210,51 @@ def _evaluate_fold(
         clusters=None if problem.clusters is None else problem.clusters[rows],
         curves=curves,
     )
+    placed = Placed(rows, level_set, region, scores, labels, weights, curves)
+    return fold_result(problem, placed, stats, partition)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows to evaluate, each in its level set and region, with both curves at its score."""
+
+    rows: Codes
+    level_set: Codes
+    region: Codes
+    scores: Floats
+    labels: Floats
+    weights: Floats | None
+    curves: tuple[Floats, Floats] | None
+
+
+def fold_result(
+    problem: BinaryProblem, placed: Placed, stats: RegionStats, partition: Partition | None
+) -> FoldResult:
+    """Join small regions, and tell what each row adds; ``stats`` are those of these rows, or of more."""
+    level_set, scores = placed.level_set, placed.scores
     join = pool_small_regions if partition is None else partition.join_small
     sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
     into = join(stats.level_set, stats.region, sizes)
     joined = JoinedRegions(stats.level_set, stats.region, into)
-    before = cell_of(stats, level_set, region)
+    before = cell_of(stats, level_set, placed.region)
     stats = stats.relabel(into)
     cells = cell_of(stats, joined.level_set, into).astype(np.int32)[before]
     terms = row_terms(
-        rows,
+        placed.rows,
         stats,
         level_set,
         cells,
         scores=scores,
-        labels=labels,
-        curves=(scores, scores) if curves is None else curves,
-        weights=weights,
+        labels=placed.labels,
+        curves=(scores, scores) if placed.curves is None else placed.curves,
+        weights=placed.weights,
         rule=problem.rule,
     )
-    regions = FoldRegions(stats.level_set, stats.region, rows, cells, partition)
-    return _FoldResult(stats, joined, terms, regions, _histogram(scores, weights))
+    regions = FoldRegions(stats.level_set, stats.region, placed.rows, cells, partition)
+    return FoldResult(stats, joined, terms, regions, score_histogram(scores, placed.weights))
 
 
-def _histogram(scores: Floats, weights: Floats | None) -> Floats:
+def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
     """Return the weight of the scores in each of ``STEPS`` equal steps."""
     step = np.minimum((scores * STEPS).astype(np.uint8), STEPS - 1)
     return np.bincount(step, weights, minlength=STEPS).astype(float)
@@ -243,7 +272,7 @@ def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> Learn
     )
 
 
-def _measure(folds: Sequence[_FoldResult], rule: ScoringRule) -> LevelSetLosses:
+def _measure(folds: Sequence[FoldResult], rule: ScoringRule) -> LevelSetLosses:
     """Return the losses of rows evaluated in several folds, each row in one of them.
 
     Regions are compared with the level set of their own fold, whose noise they share; what does

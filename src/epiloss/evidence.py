@@ -67,7 +67,10 @@ class Evidence:
     def score_and_label(self, region: int, rows: Codes) -> tuple[Floats, Floats]:
         """Return what rows, as the user counts them, were scored and what came of it."""
         kept = self.problem.rows
-        places = rows if kept is None else np.searchsorted(kept, rows)
+        places = rows
+        if kept is not None:
+            order = np.argsort(kept)
+            places = order[np.searchsorted(kept, rows, sorter=order)]
         problem = self.evaluations[self._place(region)[0]].problem
         return problem.scores[places], problem.labels[places]
 

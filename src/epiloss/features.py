@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -130,13 +130,15 @@ class Features:
         >>> features.names, features.matrix.tolist(), dict(features.categories)
         (('age', 'sex'), [[30.0, 0.0], [41.0, 1.0]], {1: ('f', 'm')})
         """
+        if isinstance(X, Features):
+            return X
         if hasattr(X, "collect") and not hasattr(X, "__array__"):
             raise DataError(f"X must be in memory, got a {type(X).__name__}. Call X.collect() first.")
         columns = _columns(unmasked(X))
         if columns is not None and not columns:
             return cls(np.empty((0 if isinstance(X, Mapping) else len(X), 0)), ())
         features = _from_array(X) if columns is None else _from_columns(columns)
-        return _checked(features)
+        return checked(features)
 
 
 def _columns(X: Any) -> dict[str, Any] | None:
@@ -267,7 +269,8 @@ def is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
-def _checked(features: Features) -> Features:
+def checked(features: Features, at: Callable[[int], str] = "row {}".format) -> Features:
+    """Refuse infinite and enormous values, and tell whether any are missing."""
     if not features.n_rows or not features.n_columns:
         return features
     arrays = features.source if isinstance(features.source, tuple) else (features.source,)
@@ -281,7 +284,7 @@ def _checked(features: Features) -> Features:
         row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
         raise DataError(
             f"features must be missing, or finite and at most {LARGEST:g} in size, got {values[row]} in "
-            f"column {features.names[column]!r} at row {row}. Replace infinities by numpy.nan, which "
+            f"column {features.names[column]!r} at {at(row)}. Replace infinities by numpy.nan, which "
             "is treated as missing, and rescale large numbers."
         )
     return features

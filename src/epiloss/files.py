@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.atomic import replacing
-from epiloss.errors import DataError, MissingExtraError, OptionError, printable
+from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
@@ -48,6 +48,44 @@ def read_file(path: str) -> FileColumns:
             ) from error
 
 
+def read_whole(path: str) -> Any:
+    """Return the table of the standard input (``-``) or an NPZ archive; None for all other files.
+
+    Such data cannot be read in parts.
+    """
+    if path != "-" and not _is_archive(path):
+        return None
+    columns = read_file(path)
+    pa = _arrow()[0]
+    arrays = {name: _arrow_array(pa, values) for name, values in columns.items()}
+    if len({len(array) for array in arrays.values()}) > 1:
+        sizes = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
+        raise DataError(printable(f"the arrays of {path} must have equal lengths, got {sizes}."))
+    mark = {"epiloss": "identifier"}
+    fields = [
+        pa.field(name, array.type, metadata=mark if name in columns.identifiers else None)
+        for name, array in arrays.items()
+    ]
+    return pa.table(list(arrays.values()), schema=pa.schema(fields))
+
+
+def _is_archive(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(2) == b"PK"
+    except OSError:
+        return False  # which is told where it is read
+
+
+def _arrow_array(pa: Any, values: Any) -> Any:
+    """Return an array, or a matrix as lists of equal length, as Arrow."""
+    values = np.asarray(values)
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(values.reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
+
+
 def write_table(path: str | Path, columns: Mapping[str, Any]) -> None:
     """Write columns as Parquet, CSV or Arrow, as the name's ending says, wholly or not at all."""
     pa, csv, feather, parquet = _arrow()
@@ -70,7 +108,7 @@ def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
         return columns[name]
     close = difflib.get_close_matches(name, list(columns), n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(list(columns)[:12])}."
-    raise DataError(printable(f"{option} must name a column of the file, got {name!r}; {hint}"))
+    raise NoColumnError(option, f"must name a column of the file, got {name!r}; {hint}")
 
 
 def _opened(path: str) -> io.BufferedReader:

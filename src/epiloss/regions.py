@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
 from epiloss.partition.numpy_kernel import LIMB
 from epiloss.scoring import Floats, ScoringRule
+
+if TYPE_CHECKING:
+    from epiloss.losses import LevelSetLosses
 
 FIELDS = (
     "n",  # rows
@@ -82,17 +86,46 @@ class RegionStats:
         if clusters is not None:
             weight = np.ones(len(code)) if weights is None else weights
             weight_sq = weight * _cluster_weight(code, clusters, weight)
-        a, b = (scores, scores) if curves is None else curves
-        own = {name: name for name in FIELDS}
         sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
-        for some in blocks(len(code), least=2 * len(cell)):
-            w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
-            values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
-            own = _own_fields(values)
-            for name in sorted(set(own.values()) & set(values)):
-                _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
-        sums = sums[:, [FIELDS.index(own[name]) for name in FIELDS]]
-        return cls(cell // n_regions, cell % n_regions, _carried(sums), plan)
+        own = _add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
+        return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan)
+
+    @classmethod
+    def empty(cls, plan: tuple[str, str] = ("", "")) -> RegionStats:
+        """Return the statistics of no rows, to which others are merged."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, np.zeros((2, len(FIELDS), 0), np.int64), plan)
+
+    def update(self, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
+        """Return the statistics with more rows, given as to :meth:`from_rows`."""
+        return self.merge(RegionStats.from_rows(level_set, region, plan=self.plan, **rows))
+
+    def compute(self, rule: ScoringRule) -> LevelSetLosses:
+        """Return the losses of each level set; ``.total("grouping_loss")`` is their mean.
+
+        Examples
+        --------
+        >>> from epiloss.scoring import Brier
+        >>> g = np.random.default_rng(0)
+        >>> region, stats = g.integers(2, size=4_000), RegionStats.empty()
+        >>> y = (g.random(4_000) < np.where(region == 0, 0.2, 0.8)).astype(float)
+        >>> for some in (slice(0, 1_000), slice(1_000, None)):
+        ...     rows = dict(labels=y[some], scores=np.full(len(y[some]), 0.5), rule=Brier())
+        ...     stats = stats.update(np.zeros(len(y[some]), int), region[some], **rows)
+        >>> round(stats.compute(Brier()).total("grouping_loss"), 2)
+        0.09
+        """
+        from epiloss.losses import level_set_losses  # which is made of these
+
+        return level_set_losses(self, rule)
+
+    def without(self, other: RegionStats) -> RegionStats:
+        """Return the statistics without those of some of their rows."""
+        left = self.merge(replace(other, sums=-other.sums))
+        some = left.n > 0
+        return replace(
+            left, level_set=left.level_set[some], region=left.region[some], sums=left.sums[:, :, some]
+        )
 
     @property
     def n(self) -> Floats:
@@ -162,7 +195,67 @@ class RegionStats:
         order = np.argsort(code, kind="stable")
         first = np.searchsorted(code[order], np.arange(len(cell)))
         sums = np.add.reduceat(self.sums[:, :, order], first, axis=2)
-        return RegionStats(cell // n_regions, cell % n_regions, _carried(sums), self.plan)
+        return RegionStats(cell // n_regions, cell % n_regions, carried(sums), self.plan)
+
+
+class RegionSums:
+    """Sums of rows that come in batch by batch, in place; cells appear as they are needed."""
+
+    def __init__(self, n_level_sets: int, rule: ScoringRule) -> None:
+        self._rule = rule
+        self._sums = np.zeros((2, len(FIELDS), n_level_sets, 1), np.int64)
+        self._own = list(range(len(FIELDS)))
+
+    def add(
+        self,
+        level_set: Codes,
+        region: Codes,
+        labels: Floats,
+        scores: Floats,
+        weights: Floats | None,
+        curves: tuple[Floats, Floats] | None,
+    ) -> None:
+        """Add rows as :meth:`RegionStats.from_rows` does."""
+        n_regions = self._sums.shape[3]
+        more = int(region.max(initial=0)) + 1
+        if more > n_regions:
+            n_regions = 1 << more.bit_length()
+            wider = np.zeros((*self._sums.shape[:3], n_regions), np.int64)
+            wider[..., : self._sums.shape[3]] = self._sums
+            self._sums = wider
+        code, flat = level_set * n_regions + region, self._sums.reshape(2, len(FIELDS), -1)
+        if len(code):
+            self._own = _add_rows(code, flat, self._rule, labels, scores, weights, None, curves)
+
+    def stats(self, plan: tuple[str, str] = ("", "")) -> RegionStats:
+        """Return the sums of the cells that have rows."""
+        flat = self._sums.reshape(2, len(FIELDS), -1)
+        cell = np.flatnonzero(flat[0, 0] | flat[1, 0])
+        n_regions = self._sums.shape[3]
+        sums = carried(flat[:, self._own][:, :, cell])
+        return RegionStats(cell // n_regions, cell % n_regions, sums, plan)
+
+
+def _add_rows(
+    code: Codes,
+    sums: NDArray[np.int64],
+    rule: ScoringRule,
+    labels: Floats,
+    scores: Floats,
+    weights: Floats | None,
+    weight_sq: Floats | None,
+    curves: tuple[Floats, Floats] | None,
+) -> list[int]:
+    """Add rows to the sums of their cells; return for each field the one that holds its sum."""
+    a, b = (scores, scores) if curves is None else curves
+    own = {name: name for name in FIELDS}
+    for some in blocks(len(code), least=2 * sums.shape[2]):
+        w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
+        values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
+        own = _own_fields(values)
+        for name in sorted(set(own.values()) & set(values)):
+            _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
+    return [FIELDS.index(own[name]) for name in FIELDS]
 
 
 def blocks(n: int, least: int = 0) -> Iterator[slice]:
@@ -236,7 +329,7 @@ def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
         )
 
 
-def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+def carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the one form of the sums in which the low limb lies in [0, 2**20)."""
     carry = sums[1] >> 20
     return np.stack([sums[0] + carry, sums[1] - (carry << 20)])

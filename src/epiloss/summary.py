@@ -66,8 +66,10 @@ def summarise(
         task=problem.task,
         rule=rule.name,
         method="partition" if crossfit is None else "crossfit",
-        recommendation=_recommendation(problem, crossfit is not None, options["method"]),
-        n_samples=len(problem.labels),
+        recommendation=_recommendation(
+            problem, crossfit is not None, options["method"], evaluations[0].n_rows
+        ),
+        n_samples=evaluations[0].n_rows,
         n_evaluated=max(one.n_evaluated for one in evaluations),
         uninformed=sum(_uninformed(one) for one in evaluations),
         score=normal_estimate(score, influence["score"].stderr(clusters), level),
@@ -108,7 +110,7 @@ def _crossfit(
     return sum_of_bounds(found, options["level"], clusters) if found else None
 
 
-def _recommendation(problem: Problem, is_crossfit: bool, method: str) -> str:
+def _recommendation(problem: Problem, is_crossfit: bool, method: str, n_rows: int) -> str:
     """Say which lower bound leads the ledger, and why."""
     if is_crossfit:
         return "the cross-fitted bound leads: it needs no bins and every row tests it"
@@ -118,6 +120,8 @@ def _recommendation(problem: Problem, is_crossfit: bool, method: str) -> str:
         why = "without X there is nothing to learn from"
     elif problem.task == "joint":
         why = "the cross-fitted one conditions on one score, not on a whole vector"
+    elif method == "auto" and n_rows > len(problem.labels):
+        why = "every row counts, where the cross-fitted one (method='crossfit') has a sample only"
     elif method == "partition":
         why = "as asked; method='auto' would be led by the cross-fitted one, which needs no bins"
     else:
@@ -136,9 +140,7 @@ def _regions_in_words(evidence: Evidence, adjust: str) -> Table:
 
 def _uninformed(evaluation: Evaluation) -> float:
     """Return the entropy of the base rate."""
-    problem = evaluation.problem
-    rate = np.array([np.average(problem.labels, weights=problem.weights)])
-    return float(problem.rule.entropy(rate)[0])
+    return float(evaluation.problem.rule.entropy(np.array([evaluation.base_rate]))[0])
 
 
 def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,14 @@ from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
 
 TASKS = ("binary", "top-label", "classwise", "joint")
+Place = Callable[[int], str]  # how a row is named in an error
 _ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
 _ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
+
+
+def row_name(row: int) -> str:
+    """Return how a row of an array is named."""
+    return f"row {row}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def read_problem(
     scores, warnings = read_scores(y_prob)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
     named = read_classes(classes, max(n_columns, 2))
-    labels = _read_labels(y_true, scores, named)
+    labels = read_labels(y_true, scores, named)
     _check_lengths(len(scores), y_true=len(labels))
     if task is None:
         task = "binary" if n_columns <= 2 else "top-label"
@@ -108,14 +114,14 @@ def read_problem(
         names,
         positive,
         codes,
-        _columns_of_task(scores, task, positive),
+        columns_of_task(scores, task, positive),
         features,
         read_groups,
         weights,
         read_clusters,
         tuple(warnings),
     )
-    return _with_two_classes(_without_zero_weights(problem))
+    return _with_two_classes(without_zero_weights(problem))
 
 
 def _is_empty_mapping(X: Any) -> bool:
@@ -139,7 +145,7 @@ def _array(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _floats(array: NDArray[Any], what: str, remedy: str) -> Floats:
+def _floats(array: NDArray[Any], what: str, remedy: str, at: Place = row_name) -> Floats:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError):
@@ -147,8 +153,8 @@ def _floats(array: NDArray[Any], what: str, remedy: str) -> Floats:
             (value, i) for i, value in enumerate(array.ravel().tolist()) if not _is_number(value)
         )
         raise DataError(
-            f"{what} must be numbers, got {wrong[0]!r:.40} at row "
-            f"{wrong[1] // (array.shape[1] if array.ndim == 2 else 1)}. {remedy}"
+            f"{what} must be numbers, got {wrong[0]!r:.40} at "
+            f"{at(wrong[1] // (array.shape[1] if array.ndim == 2 else 1))}. {remedy}"
         ) from None
 
 
@@ -160,7 +166,7 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
+def read_scores(y_prob: Any, at: Place = row_name) -> tuple[Floats, list[str]]:
     """Return the scores, a column for each class where there are several, and what to warn of."""
     raw = _array(y_prob, "y_prob")
     if raw.ndim == 0:
@@ -173,27 +179,27 @@ def read_scores(y_prob: Any) -> tuple[Floats, list[str]]:
         raise DataError(
             f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
         )
-    scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.")
-    warnings = [] if scores.min() >= 0 and scores.max() <= 1 else _repaired(scores)
+    scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.", at)
+    warnings = [] if scores.min() >= 0 and scores.max() <= 1 else _repaired(scores, at)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if scores.ndim == 2:
-        _check_row_sums(scores)
+        _check_row_sums(scores, at)
     return scores, warnings
 
 
-def _repaired(scores: Floats) -> list[str]:
+def _repaired(scores: Floats, at: Place) -> list[str]:
     """Clip what is outside [0, 1] by rounding, in place, and say so; refuse what is further out."""
     missing = ~np.isfinite(scores)
     if missing.any():
         raise DataError(
-            f"scores must be finite, got {_first(scores, missing)} ({int(missing.sum())} in all). "
+            f"scores must be finite, got {_first(scores, missing, at)} ({int(missing.sum())} in all). "
             "Drop or repair these rows first."
         )
     outside = (scores < -_ROUNDING) | (scores > 1 + _ROUNDING)
     if outside.any():
         raise DataError(
-            f"scores must lie in [0, 1], got {_first(scores, outside)} ({int(outside.sum())} in "
+            f"scores must lie in [0, 1], got {_first(scores, outside, at)} ({int(outside.sum())} in "
             "all). Pass probabilities, not logits: scipy.special.expit(logits) for one column, "
             "scipy.special.softmax(logits, axis=1) for several."
         )
@@ -202,17 +208,20 @@ def _repaired(scores: Floats) -> list[str]:
     return [f"{n_rounded} scores outside [0, 1] by at most {_ROUNDING:g} were clipped."]
 
 
-def _check_row_sums(scores: Floats) -> None:
+def _check_row_sums(scores: Floats, at: Place) -> None:
     wrong = np.abs(scores.sum(axis=1) - 1) > _ROW_SUM
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
-            f"each row of class probabilities must sum to 1, got {scores[row].sum():.4g} at row "
-            f"{row} ({int(wrong.sum())} rows in all). Normalise them, or pass one column."
+            f"each row of class probabilities must sum to 1, got {scores[row].sum():.4g} at "
+            f"{at(row)} ({int(wrong.sum())} rows in all). Normalise them, or pass one column."
         )
 
 
-def _read_labels(y_true: Any, scores: Floats, named: tuple[Any, ...] | None) -> NDArray[Any]:
+def read_labels(
+    y_true: Any, scores: Floats, named: tuple[Any, ...] | None, at: Place = row_name
+) -> NDArray[Any]:
+    """Return a label for each row; one-hot rows become the classes' names or numbers."""
     labels = _array(y_true, "y_true")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -228,7 +237,7 @@ def _read_labels(y_true: Any, scores: Floats, named: tuple[Any, ...] | None) -> 
         missing = np.array([is_missing(label) for label in labels], bool)
         if missing.any():
             raise DataError(
-                f"labels must not be missing, got {_first(labels, missing)} "
+                f"labels must not be missing, got {_first(labels, missing, at)} "
                 f"({int(missing.sum())} in all). Drop these rows first."
             )
     return labels
@@ -246,7 +255,7 @@ def _from_one_hot(labels: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(numbers.argmax(axis=1))
 
 
-def _columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
+def columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
     """Return one column for the binary task, and one per class for the others."""
     if task != "binary":
         if scores.ndim == 2:
@@ -263,18 +272,32 @@ def _columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
 
 
 def _read_groups(groups: Any, what: str) -> Groups:
+    names = group_names(groups, what)
+    distinct, codes = np.unique(names, return_inverse=True)
+    return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
+
+
+def group_names(groups: Any, what: str) -> NDArray[Any]:
+    """Return the name of each row's group; what is missing is a group of its own."""
     values = _array(groups, what)
     if values.ndim != 1:
         raise DataError(
             f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
         )
-    names = np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
-    distinct, codes = np.unique(names, return_inverse=True)
-    return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
+    return np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
 
 
 def _read_weights(sample_weight: Any) -> Floats:
-    weights = _floats(_array(sample_weight, "sample_weight"), "weights", "Pass one number per row.")
+    weights = read_weights(sample_weight)
+    if weights.sum() == 0:
+        raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
+    return scaled_weights(weights, float(weights.max()))
+
+
+def read_weights(sample_weight: Any, at: Place = row_name) -> Floats:
+    """Return the weights as they are given."""
+    raw = _array(sample_weight, "sample_weight")
+    weights = _floats(raw, "weights", "Pass one number per row.", at)
     if weights.ndim != 1:
         raise DataError(
             f"sample_weight must have one entry per row, got shape {weights.shape}. Pass a vector."
@@ -282,16 +305,20 @@ def _read_weights(sample_weight: Any) -> Floats:
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         raise DataError(
-            f"weights must be finite and not negative, got {_first(weights, wrong)}. "
+            f"weights must be finite and not negative, got {_first(weights, wrong, at)}. "
             "Use 0 to leave a row out."
         )
-    if weights.sum() == 0:
-        raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
-    scaled = np.ldexp(weights, -int(np.frexp(weights.max())[1]))
+    return weights
+
+
+def scaled_weights(weights: Floats, largest: float) -> Floats:
+    """Return weights divided by a power of two, such that the largest is at most 1."""
+    scaled = np.ldexp(weights, -int(np.frexp(largest)[1]))
     return np.where(scaled < 2.0**-40, 0.0, scaled)  # less than the sums can hold
 
 
-def _without_zero_weights(problem: Problem) -> Problem:
+def without_zero_weights(problem: Problem) -> Problem:
+    """Leave out the rows that do not count."""
     if problem.weights is None or (problem.weights > 0).all():
         return problem
     keep = np.flatnonzero(problem.weights > 0)
@@ -327,8 +354,8 @@ def _object_array(values: Sequence[Any]) -> NDArray[Any]:
     return array
 
 
-def _first(values: NDArray[Any], wrong: NDArray[np.bool_]) -> str:
+def _first(values: NDArray[Any], wrong: NDArray[np.bool_], at: Place) -> str:
     where = np.argwhere(wrong)[0]
-    place = f"row {where[0]}" + (f", column {where[1]}" if len(where) == 2 else "")
+    place = at(int(where[0])) + (f", column {where[1]}" if len(where) == 2 else "")
     value = values[tuple(where)]
     return f"{value.item() if hasattr(value, 'item') else value} at {place}"

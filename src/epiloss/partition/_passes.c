@@ -4,12 +4,14 @@
  */
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "_kernel.h"
 
 #define TOGETHER 16    /* rows that go down the trees together */
 #define AT_ONCE 32     /* scores that are compared with edges together */
 #define FEW 64         /* edges that a score is compared with one by one */
+#define KEYS 128       /* rows whose keys are made together */
 #define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
 
 /* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
@@ -160,6 +162,32 @@ EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *ran
             }
             fitted[i] = sy / weight + slope * offset;
             leverage[i] = 1.0 / weight + own;
+        }
+    }
+}
+
+/* keys[i] = a number that depends on all values of row i: those of equal rows are equal. */
+WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int64_t n, uint64_t *keys) {
+    for (int64_t start = 0; start < n; start += KEYS) {
+        const int64_t size = n - start < KEYS ? n - start : KEYS;
+        uint64_t found[KEYS] = {0}, bits[KEYS] = {0};
+        for (int64_t j = 0; j < n_columns; j++) {
+            const char *place = columns[j].first + start * columns[j].stride;
+            for (int64_t i = 0; i < size; i++, place += columns[j].stride) {
+                double x = columns[j].is_double ? *(const double *)place : (double)*(const float *)place;
+                x = x != x ? (double)NAN : x + 0.0; /* one number for what is missing, one for zero */
+                memcpy(&bits[i], &x, sizeof x);
+            }
+            for (int i = 0; i < KEYS; i++) {
+                found[i] = (found[i] ^ bits[i]) * UINT64_C(0x9e3779b97f4a7c15);
+                found[i] ^= found[i] >> 32;
+            }
+        }
+        for (int64_t i = 0; i < size; i++) {
+            uint64_t key = found[i];
+            key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+            key = (key ^ key >> 27) * UINT64_C(0x94d049bb133111eb);
+            keys[start + i] = key ^ key >> 31;
         }
     }
 }

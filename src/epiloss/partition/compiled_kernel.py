@@ -48,6 +48,7 @@ _first_of_each = _function("first_of_each", "ppipp")
 _cumulative_sums = _function("cumulative_sums", "pppip")
 _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
+_row_keys = _function("row_keys", "piip")
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -215,6 +216,13 @@ def windowed_lines(
     return fitted, leverage
 
 
+def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
+    """Return a number for each row that depends on all its values; see ``numpy_kernel.row_keys``."""
+    keys, places = np.empty(len(columns[0]), np.uint64), _places(columns)
+    _row_keys(_address(places), len(places), len(keys), _address(keys))
+    return keys
+
+
 def _rows(features: Features, rows: Integers | None) -> Integers:
     """Return the rows of the source that rows of the features are."""
     if features.rows is not None:
@@ -225,15 +233,21 @@ def _rows(features: Features, rows: Integers | None) -> Integers:
 def _columns(features: Features) -> Records:
     """Return where the columns lie in memory."""
     source = features.source
-    columns = np.empty(features.n_columns, _COLUMN)
     if isinstance(source, tuple):
-        columns["first"] = [column.ctypes.data for column in source]
-        columns["stride"] = [column.strides[0] for column in source]
-        columns["is_double"] = [column.dtype == np.float64 for column in source]
-    else:
-        columns["first"] = source.ctypes.data + np.arange(features.n_columns) * source.strides[1]
-        columns["stride"] = source.strides[0]
-        columns["is_double"] = source.dtype == np.float64
+        return _places(source)
+    columns = np.empty(features.n_columns, _COLUMN)
+    columns["first"] = source.ctypes.data + np.arange(features.n_columns) * source.strides[1]
+    columns["stride"] = source.strides[0]
+    columns["is_double"] = source.dtype == np.float64
+    return columns
+
+
+def _places(arrays: Sequence[NDArray[Any]]) -> Records:
+    """Return where arrays of single or double precision lie in memory."""
+    columns = np.empty(len(arrays), _COLUMN)
+    columns["first"] = [column.ctypes.data for column in arrays]
+    columns["stride"] = [column.strides[0] for column in arrays]
+    columns["is_double"] = [column.dtype == np.float64 for column in arrays]
     return columns
 
 

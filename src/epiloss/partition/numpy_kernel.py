@@ -28,6 +28,7 @@ __all__ = [
     "grow",
     "interpolate",
     "level_sets_of",
+    "row_keys",
     "windowed_lines",
 ]
 
@@ -35,6 +36,8 @@ LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
 _VALUES = 2**19  # that are copied at a time
 _MANY = 2_000  # scores, from which on a grid is faster than bisection
 _BLOCK = 2**14  # scores that stay in the cache
+# odd numbers that mix bits well, the last two those of splitmix64 (Steele, Lea and Flood, 2014)
+_MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -193,3 +196,23 @@ def _values(features: Features, rows: Integers, column: NDArray[Any]) -> Floats:
         here = column == j
         values[here] = features.source[j][rows[here]]
     return values
+
+
+def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
+    """Return a number for each row that depends on all its values, and on nothing else.
+
+    Equal values have equal keys whatever their precision; 0.0 and -0.0 are equal, and so are all
+    missing values.
+    """
+    keys = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        bits = np.asarray(column, np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+        bits[np.isnan(bits)] = np.nan
+        keys ^= bits.view(np.uint64)
+        keys *= _MIX[0]
+        keys ^= keys >> np.uint64(32)
+    for shift, factor in zip((30, 27), _MIX[1:], strict=True):
+        keys ^= keys >> np.uint64(shift)
+        keys *= factor
+    keys ^= keys >> np.uint64(31)
+    return keys

@@ -152,7 +152,7 @@ def views(audit: Audit) -> list[tuple[str, Audit]]:
         return own
     if audit.options["partition"] == "stump" and not audit.options["swap"]:
         return own
-    if audit.n_samples * len(evidence.evaluations) > _MOST_EVALUATED:
+    if len(evidence.problem.labels) * len(evidence.evaluations) > _MOST_EVALUATED:
         return own
     from epiloss.auditing import repartitioned
 

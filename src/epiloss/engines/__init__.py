@@ -1,0 +1,36 @@
+"""Where the passes over the data run: in this process, in several, on a dask or a Spark cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from epiloss.engines.base import Engine
+from epiloss.errors import OptionError
+
+__all__ = ["Engine", "resolve_engine"]
+
+
+def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
+    """Return the engine that a short-hand, an address, a client or a session stands for."""
+    from epiloss.engines.local import LocalEngine
+
+    if isinstance(engine, Engine):
+        return engine
+    if engine is None or engine == "local":
+        return LocalEngine(n_jobs)
+    if engine == "memory":
+        return LocalEngine(1)
+    name, _, address = engine.partition(":") if isinstance(engine, str) else ("", "", "")
+    package = type(engine).__module__.split(".")[0]
+    if name == "dask" or package in ("dask", "distributed"):
+        from epiloss.engines.dask import DaskEngine
+
+        return DaskEngine(engine if not name else address or None, n_jobs)
+    if name == "spark" or package == "pyspark":
+        from epiloss.engines.spark import SparkEngine
+
+        return SparkEngine(engine if not name else address or None)
+    raise OptionError(
+        "engine must be 'memory', 'local', 'dask', 'spark', 'dask:ADDRESS', 'spark:ADDRESS', a dask "
+        f"Client or a SparkSession, got {engine!r}."
+    )

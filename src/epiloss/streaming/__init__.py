@@ -1,0 +1,1 @@
+"""Data beyond memory: read in passes, part by part, by any engine, with the same result."""

@@ -1,0 +1,92 @@
+"""Partial results on disk, from which a run that was killed goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from epiloss.atomic import replacing
+from epiloss.errors import DataError, OptionError, printable
+from epiloss.streaming.arrow import arrow
+from epiloss.streaming.passes import Pass, PassResult
+
+_REST = 20  # writing takes at most one part in so many of the time
+
+
+class Checkpoint:
+    """Merged results of the parts that are done, one file a pass, written wholly or not at all.
+
+    ``run`` is what the results depend on beside the parts: the options.
+    """
+
+    def __init__(self, folder: str | Path, run: Mapping[str, Any]) -> None:
+        self._folder = Path(folder)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                f"checkpoint must be a folder to write to, {folder!r} is none: {error}."
+            ) from error
+        self._run = digest(run)
+        self._next = time.monotonic()
+
+    def load(self, work: Pass[Any], inputs: str, parts: Iterable[str]) -> tuple[set[str], Any]:
+        """Return the parts that a pass has done, and their merged result; none if there is none.
+
+        ``inputs`` is what the pass depends on beside options and parts. Where that or a part has
+        changed, the pass begins anew.
+        """
+        path = self._path(work)
+        if not path.exists():
+            return set(), None
+        try:
+            facts, data = arrow().ipc.open_stream(path.read_bytes()).read_all().column(0).to_pylist()
+            known = json.loads(facts)
+            if known["run"] != self._run:
+                raise OptionError(
+                    printable(
+                        f"checkpoint {str(self._folder)!r} is of a run with other options or columns. "
+                        "Use another folder, or remove it."
+                    )
+                )
+            if known["inputs"] != inputs or not set(known["done"]) <= set(parts):
+                return set(), None
+            return set(known["done"]), work.result.from_bytes(data)
+        except (arrow().ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+            if isinstance(error, OptionError):
+                raise
+            raise DataError(
+                printable(f"checkpoint {str(path)!r} cannot be read: {error}. Remove it to begin anew.")
+            ) from error
+
+    def save(
+        self, work: Pass[Any], inputs: str, done: Iterable[str], result: PassResult, *, now: bool = False
+    ) -> None:
+        """Write a pass's state, unless that was done a moment ago."""
+        start = time.monotonic()
+        if not now and start < self._next:
+            return
+        pa = arrow()
+        facts = json.dumps({"run": self._run, "inputs": inputs, "done": sorted(done)}).encode()
+        table = pa.table({"bytes": pa.array([facts, result.to_bytes()], pa.large_binary())})
+        with (
+            replacing(self._path(work)) as temporary,
+            pa.OSFile(str(temporary), "wb") as sink,
+            pa.ipc.new_stream(sink, table.schema) as writer,
+        ):
+            writer.write_table(table)
+        end = time.monotonic()
+        self._next = end + _REST * (end - start)
+
+    def _path(self, work: Pass[Any]) -> Path:
+        return self._folder / f"{work.name}.arrow"
+
+
+def digest(facts: Any) -> str:
+    """Return a short text that differs for different facts."""
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

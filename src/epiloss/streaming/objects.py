@@ -1,0 +1,234 @@
+"""Tables at the door: data frames, lazy frames, data sets and relations, read batch by batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from epiloss.errors import DataError
+from epiloss.streaming.arrow import arrow, is_list
+from epiloss.streaming.sources import (
+    Part,
+    Source,
+    batch_rows,
+    completed,
+    list_widths,
+    open_files,
+    plain_schema,
+)
+
+Reading = Callable[[list[str], int], Iterator[Any]]  # (columns, rows of a batch) -> batches
+
+
+@dataclass(frozen=True)
+class ObjectPart(Part):
+    """An object of this process that gives its rows again whenever it is asked."""
+
+    title: str
+    schema: Any
+    read: Reading
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the object is called."""
+        return self.title
+
+    @property
+    def identity(self) -> str:
+        """The object, which this process alone has."""
+        return f"{self.name}|{id(self)}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read some columns, in batches that stay small."""
+        size = batch_rows(self.schema, columns)
+        for batch in self.read(list(columns), size):
+            plain = completed(batch, self.schema, columns, {})
+            for start in range(0, batch.num_rows, size):
+                yield plain.slice(start, size)
+
+
+@dataclass(frozen=True)
+class DaskPart(Part):
+    """A partition of a dask data frame: computed where the work is done."""
+
+    delayed: Any
+    number: int
+    schema: Any
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition."""
+        return f"partition {self.number}"
+
+    @property
+    def identity(self) -> str:
+        """The partition's key, which dask makes of what it is computed from."""
+        return str(self.delayed.key)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Compute the partition here."""
+        yield from self.batches_of(self.delayed.compute(), columns)
+
+    def batches_of(self, frame: Any, columns: Sequence[str]) -> Iterator[Any]:
+        """Return the batches of the partition, computed already."""
+        pa = arrow()
+        fields = [self.schema.field(name) for name in columns]
+        table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
+        yield from table.to_batches(batch_rows(self.schema, columns))
+
+
+@dataclass(frozen=True)
+class SparkPart(Part):
+    """A Spark data frame as a whole: Spark itself cuts it up."""
+
+    frame: Any
+    schema: Any
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The data frame."""
+        return "the Spark data frame"
+
+    @property
+    def identity(self) -> str:
+        """The data frame, which this process alone has."""
+        return f"spark|{id(self.frame)}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Refuse: the rows are in the cluster."""
+        raise DataError("a Spark data frame is read by its own engine. Use engine='spark'.")
+
+
+def open_source(X: Any) -> Source:
+    """Return the source of files, given by name, or of a table of any of the kinds below."""
+    if isinstance(X, str | os.PathLike):
+        return open_files(X)
+    if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
+        return open_files(X)
+    for opened in (_spark, _dask, _arrow_dataset, _lazy_frame, _relation, _hugging_face, _arrow_stream):
+        source = opened(X)
+        if source is not None:
+            return source
+    raise DataError(
+        "with columns given by name, X must be files, a data frame, a lazy frame, a data set or a "
+        f"relation, got {type(X).__name__}. Pass arrays as y_true, y_prob and X."
+    )
+
+
+def _is_from(X: Any, package: str) -> bool:
+    """Tell whether an object is of a class that a package defines, without importing it."""
+    return any(one.__module__.split(".")[0] == package for one in type(X).__mro__)
+
+
+def _of_parts(schema: Any, parts: Sequence[Part]) -> Source:
+    return Source(schema, parts, list_widths(schema, parts))
+
+
+def _of_object(name: str, schema: Any, read: Reading, n_rows: int | None = None) -> Source:
+    schema = plain_schema(schema)
+    return _of_parts(schema, [ObjectPart(name, schema, read, n_rows=n_rows)])
+
+
+def _spark(X: Any) -> Source | None:
+    if not (_is_from(X, "pyspark") and hasattr(X, "mapInArrow")):
+        return None
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = plain_schema(to_arrow_schema(X.schema))
+    lists = [field.name for field in schema if is_list(field.type)]
+    first = X.select(*lists).first() if lists else None
+    widths = {} if first is None else {name: len(first[name] or ()) for name in lists}
+    return Source(schema, [SparkPart(X, schema)], widths)
+
+
+def _dask(X: Any) -> Source | None:
+    if not (hasattr(X, "to_delayed") and hasattr(X, "_meta")):
+        return None
+    pa = arrow()
+    first = X.head(1, npartitions=-1)
+    schema = plain_schema(pa.Schema.from_pandas(first, preserve_index=False).remove_metadata())
+    parts = [DaskPart(one, number, schema) for number, one in enumerate(X.to_delayed())]
+    return _of_parts(schema, parts)
+
+
+def _arrow_dataset(X: Any) -> Source | None:
+    if not (_is_from(X, "pyarrow") and hasattr(X, "to_batches") and hasattr(X, "scanner")):
+        return None
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        yield from X.to_batches(columns=columns, batch_size=size)
+
+    return _of_object("the data set", X.schema, read)
+
+
+def _lazy_frame(X: Any) -> Source | None:
+    if not (_is_from(X, "polars") and hasattr(X, "collect_schema") and hasattr(X, "collect")):
+        return None
+    schema = X.limit(0).collect().to_arrow().schema
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        for frame in X.select(columns).collect_batches(chunk_size=size, maintain_order=True):
+            yield from frame.to_arrow().to_batches()
+
+    return _of_object("the lazy frame", schema, read)
+
+
+def _relation(X: Any) -> Source | None:
+    if not (_is_from(X, "duckdb") or _is_from(X, "_duckdb")) or not hasattr(X, "project"):
+        return None
+    schema = X.limit(0).to_arrow_table().schema
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        yield from X.project(quoted).to_arrow_reader(size)
+
+    return _of_object("the relation", schema, read)
+
+
+def _hugging_face(X: Any) -> Source | None:
+    if not (_is_from(X, "datasets") and hasattr(X, "select_columns")):
+        return None
+    if isinstance(X, Mapping):
+        raise DataError(
+            f"X must be one data set, got a dictionary of {', '.join(map(str, X))}. Pick a split of it."
+        )
+    schema = X.features.arrow_schema.remove_metadata()
+    n_rows = len(X) if hasattr(X, "__len__") else None
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        for table in X.select_columns(columns).with_format("arrow").iter(size):
+            yield from table.to_batches()
+
+    return _of_object("the data set", schema, read, n_rows)
+
+
+def _arrow_stream(X: Any) -> Source | None:
+    """Accept whatever speaks Arrow: pandas, polars, pyarrow; and mappings of columns."""
+    pa = arrow()
+    if isinstance(X, pa.RecordBatchReader):
+        raise DataError(
+            "the data are read more than once, and a RecordBatchReader can be read once only. "
+            "Pass a data set, a table or files."
+        )
+    if isinstance(X, Mapping):
+        table = pa.table(dict(X))
+    elif hasattr(X, "__arrow_c_stream__"):
+        table = pa.table(X)
+    else:
+        return None
+    if _is_from(X, "pandas"):
+        table = pa.Table.from_pandas(X, preserve_index=False)
+    table = table.replace_schema_metadata(None)
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        yield from table.select(columns).to_batches(size)
+
+    return _of_object("the table", table.schema, read, table.num_rows)

@@ -1,0 +1,338 @@
+"""An audit of data that are read in passes, of which only a sample is ever in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from epiloss.auditing import measured
+from epiloss.classes import encode_labels, label_named, positive_class, read_classes
+from epiloss.display import Display
+from epiloss.engines import Engine, resolve_engine
+from epiloss.engines.base import Task
+from epiloss.errors import DataError, OptionError, printable
+from epiloss.planning import Plan
+from epiloss.results import Audit
+from epiloss.scoring import ScoringRule
+from epiloss.streaming.checkpoint import Checkpoint, digest
+from epiloss.streaming.estimating import audit_of_tally, freeze
+from epiloss.streaming.objects import SparkPart, open_source
+from epiloss.streaming.passes import Census, Pass, PassResult, Survey, TakeCensus, TakeSurvey, TakeTally
+from epiloss.streaming.progress import progress
+from epiloss.streaming.reading import Reader, Roles, check_types, choose_roles, reader, score_width
+from epiloss.streaming.sampling import (
+    Sample,
+    capacity,
+    is_uneven,
+    limit_of,
+    no_rows,
+    read_memory,
+    read_sample,
+)
+from epiloss.streaming.sources import Source
+from epiloss.validation import TASKS
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the user names: columns of the data, and what they mean."""
+
+    label: str
+    scores: Sequence[str]
+    features: Sequence[str] | None
+    exclude: Sequence[str]
+    groups: str | None
+    sample_weight: str | None
+    clusters: str | None
+    row_id: str | None
+    display: Sequence[str]
+    task: str | None
+    pos_label: Any
+    classes: Sequence[Any] | None
+
+
+def named_columns(X: Any, *, label: str, scores: Any, display: Any, **others: Any) -> Columns:
+    """Check that everything is given by name, and X is there."""
+    if X is None:
+        raise OptionError(
+            f"with labels named ({label!r}), X must be the files or the table that has them, got None."
+        )
+    names = [scores] if isinstance(scores, str) else scores
+    shown = [display] if isinstance(display, str) else () if display is None else display
+    for option, given in {"y_prob": names, "display": shown}.items():
+        if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+            raise OptionError(
+                f"with labels named ({label!r}), {option} must name columns too, got "
+                f"{type(given).__name__}. Pass arrays for all, or names for all."
+            )
+    if not names:
+        raise OptionError("y_prob must name at least one column of scores, got none.")
+    for option in ("groups", "sample_weight", "clusters", "row_id"):
+        if not isinstance(others[option], str | None):
+            raise OptionError(
+                f"with labels named ({label!r}), {option} must name a column too, got "
+                f"{type(others[option]).__name__}. Pass arrays for all, or names for all."
+            )
+    return Columns(label=label, scores=tuple(names), display=tuple(shown), **others)
+
+
+def audit_stream(
+    X: Any,
+    columns: Columns,
+    plan: Plan,
+    rule: ScoringRule,
+    options: Mapping[str, Any],
+    *,
+    engine: Any,
+    memory: int | float | str,
+    checkpoint: Any,
+) -> Audit:
+    """Audit files or a table, whose columns are given by name, in at most ``memory`` bytes."""
+    limit = read_memory(memory)
+    source = open_source(X)
+    roles = _roles(source, columns)
+    if any(isinstance(part, SparkPart) for part in source.parts) and engine in (None, "local"):
+        engine = "spark"
+    kept = None if checkpoint is None else Checkpoint(checkpoint, _run_facts(columns, options, limit))
+    with resolve_engine(engine, plan.n_jobs) as running:
+        runner = Runner(source, running, kept)
+        return _audited(runner, source, roles, columns, plan, rule, options, limit)
+
+
+def _roles(source: Source, columns: Columns) -> Roles:
+    roles = choose_roles(
+        source.schema,
+        label=columns.label,
+        scores=columns.scores,
+        features=columns.features,
+        exclude=columns.exclude,
+        display=columns.display,
+        groups=columns.groups,
+        sample_weight=columns.sample_weight,
+        clusters=columns.clusters,
+        row_id=columns.row_id,
+    )
+    check_types(source.schema, roles)
+    return roles
+
+
+def _run_facts(columns: Columns, options: Mapping[str, Any], memory: int) -> dict[str, Any]:
+    return {"columns": vars(columns), "options": dict(options), "memory": memory}
+
+
+@dataclass
+class Runner:
+    """Runs passes over a source, from where a checkpoint says that they were left."""
+
+    source: Source
+    engine: Engine
+    checkpoint: Checkpoint | None
+    offsets: Mapping[str, int] | None = None  # the number of each part's first row
+
+    def run(self, work: Pass[Any], inputs: str = "", n_rows: int | None = None) -> Any:
+        """Return the merged result of a pass over all parts."""
+        parts = {part.identity: part for part in self.source.parts}
+        done: set[str] = set()
+        result: PassResult | None = None
+        if self.checkpoint is not None:
+            done, result = self.checkpoint.load(work, inputs, parts)
+        offsets = self.offsets or {}
+        tasks: list[Task] = [
+            (part, offsets.get(identity, 0)) for identity, part in parts.items() if identity not in done
+        ]
+        with progress(work.name, n_rows or self.source.n_rows) as advance:
+            if result is not None:
+                advance(result.n_rows)
+            try:
+                for identities, found in self.engine.run(work, tasks) if tasks else ():
+                    result = found if result is None else result.merge(found)
+                    done.update(identities)
+                    advance(found.n_rows)
+                    if self.checkpoint is not None:
+                        self.checkpoint.save(work, inputs, done, result)
+            finally:
+                if self.checkpoint is not None and result is not None:
+                    self.checkpoint.save(work, inputs, done, result, now=True)
+        if result is None:
+            raise no_rows()
+        return result
+
+    def number_rows(self, census: Census) -> None:
+        """Give the rows of the whole data numbers, part by part."""
+        counts = [census.parts.get(part.identity, 0) for part in self.source.parts]
+        starts = np.cumsum([0, *counts]).tolist()
+        self.offsets = {
+            part.identity: start for part, start in zip(self.source.parts, starts[:-1], strict=True)
+        }
+
+    def name_of(self, number: int) -> str:
+        """Say which row of which file a row of the whole data is."""
+        offsets = [(self.offsets or {}).get(part.identity, 0) for part in self.source.parts]
+        place = bisect_right(offsets, number) - 1
+        part = self.source.parts[place]
+        return printable(f"row {part.first_row + number - offsets[place]} of {part.name}")
+
+
+def _audited(
+    runner: Runner,
+    source: Source,
+    roles: Roles,
+    columns: Columns,
+    plan: Plan,
+    rule: ScoringRule,
+    options: Mapping[str, Any],
+    memory: int,
+) -> Audit:
+    census: Census = runner.run(TakeCensus(roles))
+    if census.n_rows == 0:
+        raise no_rows()
+    runner.number_rows(census)
+    read, warnings = _reader(source, roles, columns, census)
+    options = {**options, "classes": [str(name) for name in read.classes]}
+    n_rows = census.n_rows - census.n_weightless
+    room = capacity(read, memory)
+    work = TakeSurvey(
+        read, plan, rule, limit_of(room, n_rows), 2 * room + 100, with_scores=n_rows > room
+    )
+    survey, again = _surveyed(runner, work, n_rows, room)
+    warnings += again
+    if survey.n_clipped:
+        warnings.append(f"{survey.n_clipped} scores outside [0, 1] by at most 1e-06 were clipped.")
+    numbered = not any(isinstance(part, SparkPart) for part in source.parts)
+    sample, read = read_sample(survey, read, runner.name_of if numbered else None)
+    sample = replace(sample, problem=replace(sample.problem, warnings=tuple(warnings)))
+    _check_two_classes(sample, census)
+    display = _display(sample, roles)
+    if n_rows <= room:
+        return measured(sample.problem, plan, rule, options, display)
+    alone = _only_by_sample(read)
+    if alone is not None:
+        remark = f"{alone}: audited on a sample of {len(sample.keys):,} of {n_rows:,} rows."
+        problem = replace(sample.problem, warnings=(*sample.problem.warnings, remark))
+        return measured(problem, plan, rule, options, display)
+    frozen, learners = freeze(sample, survey, plan, rule, options["random_state"], work.limit)
+    keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], n_rows])
+    tally = runner.run(TakeTally(read, plan, rule, frozen), keys, n_rows)
+    return audit_of_tally(sample, frozen, learners, tally, plan, rule, options, display)
+
+
+def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> tuple[Reader, list[str]]:
+    """Return the reader for the whole data, and what to remark."""
+    width = score_width(source.schema, roles, source.widths)
+    n_columns = width or len(roles.scores)
+    labels = _whole(census.labels)
+    named = read_classes(
+        None if columns.classes is None else [_meant(labels, one) for one in columns.classes],
+        max(n_columns, 2),
+    )
+    names = encode_labels(np.array(labels, object), n_columns, named)[0]
+    pos_label = None if columns.pos_label is None else _meant(names, columns.pos_label)
+    positive = positive_class(names, pos_label)
+    task = columns.task
+    warnings = [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
+    if task is not None and task not in TASKS:
+        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
+    if task is None:
+        task = "binary" if n_columns <= 2 else "top-label"
+        scores = "one score column" if n_columns == 1 else f"{n_columns} score columns"
+        warnings.append(f"task {task!r} chosen for {scores}; pass task= to change.")
+    if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
+        warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
+    if len(labels) < 2:
+        raise DataError(
+            f"y_true must hold at least two classes to audit, got only {labels[0]!r} in all "
+            f"{census.n_rows} rows. Calibration and grouping loss need both outcomes: take more rows."
+        )
+    if census.n_weightless:
+        warnings.append(f"rows of weight 0, left out: {census.n_weightless}.")
+    if roles.weight is not None and census.largest_weight == 0:
+        raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
+    read = reader(
+        source.schema,
+        roles,
+        source.widths,
+        task=task,
+        classes=names,
+        positive=positive,
+        largest_weight=None if roles.weight is None else census.largest_weight,
+        groups=None if roles.groups is None else tuple(sorted(census.groups)),
+    )
+    return read, warnings
+
+
+def _whole(labels: Mapping[Any, int]) -> list[Any]:
+    """Return the labels; numbers without a fraction are whole numbers, as CSV does not tell."""
+    if all(isinstance(label, float) and label.is_integer() for label in labels):
+        return [int(label) for label in labels]
+    return list(labels)
+
+
+def _meant(labels: Sequence[Any], given: Any) -> Any:
+    """Return the label that is meant; on a command line, all are texts."""
+    return label_named(labels, given) if isinstance(given, str) and given not in labels else given
+
+
+def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[str]]:
+    """Draw the sample by what the rows hold; where they repeat too much, by their numbers."""
+    survey: Survey = runner.run(work, f"{work.limit}", n_rows)
+    if n_rows <= room or not is_uneven(survey, work.limit):
+        return survey, []
+    if work.reader.roles.clusters is not None:
+        n = 0 if survey.sample is None else survey.sample.num_rows
+        if 0 < n <= 2 * room:
+            return survey, []
+        raise DataError(
+            "clusters must be small beside the sample, and these are not: whole ones do not fit. Give "
+            "more memory, or groups= instead of clusters=."
+        )
+    if any(isinstance(part, SparkPart) for part in runner.source.parts):
+        raise DataError(
+            "rows repeat themselves so much that no sample can be drawn by what they hold. Name a "
+            "column that tells rows apart as row_id."
+        )
+    again: Survey = runner.run(replace(work, by_place=True), f"{work.limit} by place", n_rows)
+    return again, ["rows repeat themselves, so the sample was drawn by their places in the data."]
+
+
+def _check_two_classes(sample: Sample, census: Census) -> None:
+    if len(np.unique(sample.problem.labels)) < 2:
+        raise DataError(
+            f"the sample of {len(sample.keys):,} of {census.n_rows:,} rows holds one class only, too "
+            "rare a case to learn from. Give more memory, or drop some rows of the frequent class and "
+            "weight the others."
+        )
+
+
+def _only_by_sample(read: Reader) -> str | None:
+    """Say why more than the sample cannot be added up, if so."""
+    if read.roles.clusters is not None:
+        return "clusters must be whole to be counted"
+    if read.task == "joint":
+        return "task 'joint' conditions on whole vectors"
+    return None
+
+
+def _display(sample: Sample, roles: Roles) -> Display | None:
+    if not roles.display:
+        return None
+    rows = sample.problem.rows
+    columns = sample.displayed(roles.display)
+    if rows is None:
+        return Display(columns)
+    place = {int(row): at for at, row in enumerate(rows)}
+    return Display({name: _ByNumber(values, place) for name, values in columns.items()})
+
+
+@dataclass(frozen=True)
+class _ByNumber:
+    """Values of sampled rows, found by the rows' numbers in the whole data."""
+
+    values: Any
+    place: Mapping[int, int]
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.place[int(row)]]

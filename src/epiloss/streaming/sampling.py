@@ -1,0 +1,113 @@
+"""The sample that stays in memory: how large, which rows learn, and whether rows repeat too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.errors import DataError, OptionError
+from epiloss.streaming.arrow import TEXT
+from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
+from epiloss.streaming.reading import Reader
+from epiloss.validation import Problem
+
+MOST = 500_000  # rows of a sample: beyond that regions and curves hardly gain
+_LEAST = 10_000  # rows of a sample; below, the memory is too small
+_COPIES = 12  # of the sample that learners and tables need, with room for all else
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+
+
+def no_rows() -> DataError:
+    """Return what to say of data without rows."""
+    return DataError("the data must hold at least one row, got none. Check the input's filter.")
+
+
+def read_memory(memory: int | float | str) -> int:
+    """Return a number of bytes.
+
+    Examples
+    --------
+    >>> read_memory("2GB"), read_memory("512 MiB"), read_memory(1e9)
+    (2000000000, 536870912, 1000000000)
+    """
+    text = str(memory).strip().lower()
+    number = text.rstrip("bkmgti ")
+    try:
+        size = float(number) * _UNITS[text[len(number) :].strip()]
+    except (KeyError, ValueError):
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise OptionError(f"memory must be a size such as '2GB' or a number of bytes, got {memory!r}.")
+    return int(size)
+
+
+def capacity(reader: Reader, memory: int) -> int:
+    """Return how many rows a sample may have."""
+    numbers = sum(one.width for one in reader.columns.columns) + max(reader.score_width, 1) + 6
+    texts = sum(one.kind == TEXT for one in reader.columns.columns) + len(reader.roles.display)
+    rows = memory // (_COPIES * (8 * numbers + 32 * texts))
+    if rows < _LEAST:
+        needed = _LEAST * _COPIES * (8 * numbers + 32 * texts)
+        raise OptionError(
+            f"memory must hold a sample of {_LEAST:,} rows, for which {numbers - 6} columns need about "
+            f"{needed / 1e6:,.0f} MB, got {memory / 1e6:,.0f} MB. Give more, or name fewer features."
+        )
+    return min(rows, MOST)
+
+
+def limit_of(wanted: int, n_rows: int) -> int:
+    """Return the largest key of a sample of about so many of all rows."""
+    return KEYS - 1 if n_rows <= wanted else wanted * KEYS // n_rows
+
+
+def is_uneven(survey: Survey, limit: int) -> bool:
+    """Tell whether a sample is not of the size that distinct rows would give: rows repeat."""
+    expected = survey.n_rows * (limit + 1) / KEYS
+    n = 0 if survey.sample is None else survey.sample.num_rows
+    return bool(abs(n - expected) > 10 * np.sqrt(expected) + 10)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The sampled rows in the order of their keys, whatever the order in which they came."""
+
+    problem: Problem
+    keys: NDArray[np.uint64]
+    table: Any
+
+    def displayed(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return columns to show, in the order of the rows."""
+        return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
+
+
+def read_sample(
+    survey: Survey, reader: Reader, name_of: Callable[[int], str] | None
+) -> tuple[Sample, Reader]:
+    """Return the sample, and the reader that knows its categories.
+
+    Rows with equal keys are ordered by label and weight; what is still equal then is the same.
+    ``name_of`` tells what a row is called by its number in the whole data, where it has one.
+    """
+    if survey.sample is None:
+        raise no_rows()
+    table = survey.sample.combine_chunks()
+    reader = reader.learned(table)
+    numbers = table.column(ROW).to_numpy()
+
+    def at(row: int) -> str:
+        return "a row of the sample" if name_of is None else name_of(int(numbers[row]))
+
+    problem = reader.problem(table, at)
+    keys = table.column(KEY).to_numpy()
+    weights = np.zeros(len(keys)) if problem.weights is None else problem.weights
+    order = np.lexsort((numbers, weights, problem.labels, keys))
+    table = table.take(order)
+    problem = reader.problem(table, at)
+    if name_of is not None:
+        problem = replace(problem, rows=numbers[order])
+    return Sample(problem, keys[order], table), reader

@@ -1,0 +1,509 @@
+"""Data that are read in passes: the same bits however they come, and what breaks is said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import csv, dataset, feather, parquet
+
+import epiloss
+from epiloss.simulate import Sigmoid
+from epiloss.streaming import sampling, sources
+
+N = 60_000
+SMALL = "18MB"  # memory for a sample of about 13,000 rows
+
+
+def table(n: int = N, seed: int = 0) -> Any:
+    """Return rows with a category, a count with gaps, a moment and an irrelevant column."""
+    g = np.random.default_rng(seed)
+    sample = Sigmoid(perturbation="step").sample(n, random_state=seed)
+    X = np.asarray(sample.X)
+    count = g.integers(0, 9, n).astype(float)
+    columns = {
+        "a": X[:, 0],
+        "b": X[:, 1].astype(np.float32),
+        "city": g.choice(["Oslo", "Rom", "Wien"], n),
+        "count": pa.array(count, mask=g.random(n) < 0.05),
+        "when": np.datetime64("2026-01-01", "s") + 3600 * g.integers(0, 500, n),
+        "weight": g.integers(1, 5, n) / 2,
+        "score": sample.scores,
+        "label": sample.y.astype(np.int64),
+    }
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Any:
+    return table()
+
+
+@pytest.fixture(scope="module")
+def folder(whole: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of four Parquet files of unequal length."""
+    path = tmp_path_factory.mktemp("logs")
+    ends = [0, 5_000, 20_000, 50_000, N]
+    for place, (start, end) in enumerate(itertools.pairwise(ends)):
+        part = whole.slice(start, end - start)
+        parquet.write_table(part, path / f"part{place}.parquet", row_group_size=4_000)
+    return path
+
+
+def audited(X: Any, **options: Any) -> dict[str, Any]:
+    """Return all numbers of an audit in little memory."""
+    named = {"exclude": ["weight"], "memory": SMALL, **options}
+    result = epiloss.audit("label", "score", X, **named)
+    return result.to_dict()
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, Any]:
+    return audited(folder)
+
+
+def shuffled(whole: Any) -> Any:
+    return whole.take(np.random.default_rng(5).permutation(len(whole)))
+
+
+def test_only_a_sample_is_kept_and_every_other_row_is_evaluated(expected: dict[str, Any]) -> None:
+    assert expected["n_samples"] == N
+    assert N - 8_000 < expected["n_evaluated"] < N - 4_000
+    assert any("sample of" in remark for remark in expected["warnings"])
+
+
+SHAPES: dict[str, Callable[[Any, Path], Any]] = {
+    "pattern": lambda whole, folder: str(folder / "*.parquet"),
+    "list": lambda whole, folder: sorted(folder.iterdir(), reverse=True),
+    "table": lambda whole, folder: whole,
+    "shuffled table": lambda whole, folder: shuffled(whole),
+    "pandas": lambda whole, folder: whole.to_pandas(),
+    "polars": lambda whole, folder: pl.from_arrow(whole),
+    "lazy frame": lambda whole, folder: pl.scan_parquet(str(folder / "*.parquet")),
+    "data set": lambda whole, folder: dataset.dataset(folder),
+    "columns": lambda whole, folder: {name: whole[name] for name in whole.column_names},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_however_the_rows_come_the_result_has_the_same_bits(
+    shape: str, whole: Any, folder: Path, expected: dict[str, Any]
+) -> None:
+    assert audited(SHAPES[shape](whole, folder)) == expected
+
+
+def _csv(whole: Any, path: Path) -> None:
+    # a text has as many digits as a number's own precision needs
+    whole = whole.set_column(1, "b", whole["b"].cast(pa.float64()))
+    with pa.output_stream(path) as stream:
+        csv.write_csv(whole, stream)
+
+
+def _stream(whole: Any, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, whole.schema) as writer:
+        writer.write_table(whole, max_chunksize=7_000)
+
+
+FORMATS: dict[str, Callable[[Any, Path], Any]] = {
+    "x.csv": _csv,
+    "x.csv.gz": _csv,
+    "x.csv.zst": _csv,
+    "x.arrow": lambda whole, path: feather.write_feather(whole, str(path), compression="lz4"),
+    "x.stream": _stream,
+    "x.parquet": lambda whole, path: parquet.write_table(whole, path, compression="zstd"),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_bits(
+    name: str, whole: Any, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    FORMATS[name](whole, tmp_path / name)
+    found = audited(tmp_path / name)
+    assert found == expected
+
+
+@pytest.mark.parametrize("size", [1_000, 2**16])
+def test_the_size_of_batches_does_not_matter(
+    size: int, folder: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_BATCH_ROWS", size)
+    assert audited(folder) == expected
+
+
+def test_the_number_of_processes_does_not_matter(folder: Path, expected: dict[str, Any]) -> None:
+    assert audited(folder, n_jobs=2) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rule": "log"},
+        {"sample_weight": "weight", "exclude": []},
+        {"groups": "city"},
+        {"features": []},
+        {"features": ["a", "b"], "partition": "kmeans", "bins": 5},
+        {"features": ["a", "b", "city"], "partition": "stump"},
+        {"binning": "quantile", "curve": "isotonic"},
+        {"method": "crossfit", "features": ["a", "b"]},
+        {"recalibrate": "isotonic", "method": "partition"},
+        {"task": "classwise", "y_prob": ["no", "score"]},
+        {"task": "joint", "y_prob": ["no", "score"], "features": ["a", "b"]},
+    ],
+    ids=str,
+)
+def test_options_work_beyond_memory_as_in_it_and_agree_with_all_rows_in_memory(
+    options: dict[str, Any], whole: Any
+) -> None:
+    with_no = whole.append_column("no", pa.array(1 - whole["score"].to_numpy()))
+    given = {"exclude": ["weight", "no"], "method": "partition", **options}
+    scores = given.pop("y_prob", "score")
+    given["exclude"] = [name for name in given["exclude"] if name not in scores]
+    little = epiloss.audit("label", scores, with_no, memory=SMALL, **given)
+    enough = epiloss.audit("label", scores, shuffled(with_no), memory="2GB", **given)
+    assert little.n_samples == (enough.n_samples if given.get("task") != "joint" else little.n_samples)
+    for loss in ("score", "calibration_loss", "grouping_loss", "remainder"):
+        one, other = getattr(little, loss), getattr(enough, loss)
+        spread = np.hypot(one.stderr or 0.0, other.stderr or 0.0)
+        # regions are learned on fewer rows, so that the bound may be lower, by up to a fifth
+        slack = 0.2 * abs(enough.grouping_loss.value) if loss in ("grouping_loss", "remainder") else 0.0
+        assert abs(one.value - other.value) < 4 * spread + slack + 1e-6, loss
+    assert little.to_html().startswith("<!DOCTYPE html>")
+
+
+def test_what_fits_into_memory_is_audited_as_rows_in_memory_are(whole: Any) -> None:
+    rows = whole.slice(0, 3_000)
+    found = audited(rows, memory="2GB", features=["a", "b"])
+    assert found == audited(shuffled(rows), memory="2GB", features=["a", "b"])
+    X = {name: rows[name].to_numpy() for name in ("a", "b")}
+    y, p = rows["label"].to_numpy(), rows["score"].to_numpy()
+    in_memory = epiloss.audit(y, p, X)
+    assert found["score"]["value"] == in_memory.score.value
+    assert abs(found["grouping_loss"]["value"] - in_memory.grouping_loss.value) < 0.005
+
+
+@pytest.mark.slow
+def test_standard_errors_of_sampled_rows_are_those_of_all_rows() -> None:
+    """Over 60 draws the intervals of score, calibration and grouping loss hold the mean 95% of the time.
+
+    Of 60 draws, 51 (85%) is four binomial standard errors below 95%.
+    """
+    draws = [
+        epiloss.audit("label", "score", table(30_000, seed), memory=SMALL, features=["a", "b"])
+        for seed in range(60)
+    ]
+    for loss in ("score", "calibration_loss", "grouping_loss"):
+        found = [getattr(one, loss) for one in draws]
+        centre = np.mean([one.value for one in found])
+        inside = sum(one.low <= centre <= one.high for one in found)
+        assert inside >= 51, loss
+        spread = np.std([one.value for one in found])
+        typical = np.mean([one.stderr for one in found])
+        assert 0.6 < typical / spread < 1.7, loss
+
+
+# folders
+
+
+def test_folders_name_columns_and_may_be_nested(whole: Any, tmp_path: Path) -> None:
+    for city in ("Oslo", "Rom", "Wien"):
+        rows = whole.filter(pa.compute.equal(whole["city"], city)).drop_columns(["city"])
+        (tmp_path / f"city={city}" / "year=2026").mkdir(parents=True)
+        parquet.write_table(rows, tmp_path / f"city={city}" / "year=2026" / "x.parquet")
+    (tmp_path / "_SUCCESS").write_text("")
+    found = audited(tmp_path, exclude=["weight", "year"])
+    assert found["score"] == audited(whole)["score"]
+    assert found["n_evaluated"] == audited(whole)["n_evaluated"]
+
+
+# what breaks
+
+
+def _poisoned(whole: Any, row: int, column: str, value: Any) -> Any:
+    values = whole[column].to_pylist()
+    values[row] = value
+    return whole.set_column(whole.column_names.index(column), column, pa.array(values))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("score", float("nan"), "scores must be finite"),
+        ("score", 3.2, "scores must lie in [0, 1]"),
+        ("label", None, "labels must not be missing"),
+        ("a", float("inf"), "features must be missing, or finite"),
+    ],
+)
+def test_a_poison_row_names_its_file_and_row(
+    column: str, value: Any, words: str, whole: Any, tmp_path: Path
+) -> None:
+    parquet.write_table(whole.slice(0, 20_000), tmp_path / "a.parquet")
+    bad = _poisoned(whole.slice(20_000, 20_000), 12_345, column, value)
+    parquet.write_table(bad, tmp_path / "b.parquet", row_group_size=3_000)
+    with pytest.raises(epiloss.DataError) as error:
+        audited(tmp_path)
+    assert words in str(error.value)
+    assert f"row 12345 of {tmp_path / 'b.parquet'}" in str(error.value)
+
+
+def test_a_missing_column_stops_before_reading(
+    whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet.write_table(whole, tmp_path / "a.parquet")
+    parquet.write_table(whole.drop_columns(["city"]), tmp_path / "b.parquet")
+    monkeypatch.setattr(sources.FilePart, "batches", None)
+    with pytest.raises(epiloss.DataError, match=r"b\.parquet lacks 'city'"):
+        audited(tmp_path)
+    with pytest.raises(epiloss.DataError, match="y_prob must name a column of the file, got 'scor'"):
+        epiloss.audit("label", "scor", tmp_path / "a.parquet")
+
+
+def test_a_truncated_file_is_named(folder: Path, tmp_path: Path) -> None:
+    bytes_ = (folder / "part1.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(bytes_[: len(bytes_) // 2])
+    with pytest.raises(epiloss.DataError, match=r"cut\.parquet cannot be read"):
+        audited(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"memory": "plenty"}, "memory must be a size"),
+        ({"memory": "1MB"}, "memory must hold a sample"),
+        ({"engine": "abacus"}, "engine must be"),
+        ({"groups": np.zeros(3)}, "groups must name a column too"),
+        ({"display": 3}, "display must name columns too"),
+        ({"features": ["nothing"]}, "features must name a column"),
+    ],
+    ids=str,
+)
+def test_options_that_mean_nothing_are_refused(given: dict[str, Any], words: str, whole: Any) -> None:
+    with pytest.raises(ValueError, match=words):
+        epiloss.audit("label", "score", whole, **given)
+
+
+def test_data_that_can_be_read_once_only_are_refused(whole: Any) -> None:
+    with pytest.raises(epiloss.DataError, match="can be read once only"):
+        audited(whole.to_reader())
+    with pytest.raises(epiloss.OptionError, match="X must be the files or the table"):
+        epiloss.audit("label", "score", None)
+    with pytest.raises(epiloss.DataError, match="with columns given by name, X must be"):
+        audited(np.zeros((3, 2)))
+    with pytest.raises(epiloss.DataError, match="no file"):
+        audited("nowhere/*.parquet")
+
+
+# rows that repeat, identifiers, clusters
+
+
+def test_rows_that_repeat_are_sampled_by_place(tmp_path: Path) -> None:
+    g = np.random.default_rng(0)
+    few = {"a": g.integers(3, size=N), "score": g.choice([0.2, 0.5, 0.8], N)}
+    few["label"] = (g.random(N) < few["score"] + 0.1 * (few["a"] - 1)).astype(int)
+    rows = pa.table(few)
+    result = epiloss.audit("label", "score", rows, memory=SMALL)
+    assert any("rows repeat themselves" in remark for remark in result.warnings)
+    assert result.grouping_loss.value > 0.003
+    for place, start in enumerate((0, 10_000)):
+        part = rows.slice(start, 10_000 if place == 0 else None)
+        parquet.write_table(part, tmp_path / f"{place}.parquet", row_group_size=9_000)
+    assert epiloss.audit("label", "score", tmp_path, memory=SMALL).to_dict() == result.to_dict()
+
+
+def test_rows_are_told_apart_by_an_identifier_if_there_is_one(whole: Any) -> None:
+    names = pa.array([f"row {i}" for i in range(N)])
+    by_name = audited(whole.append_column("id", names), row_id="id")
+    assert by_name == audited(shuffled(whole.append_column("id", names)), row_id="id")
+    assert by_name["n_samples"] == N
+
+
+def test_clusters_are_sampled_whole(whole: Any) -> None:
+    cluster = pa.array(np.arange(N) // 5)
+    rows = whole.append_column("user", cluster)
+    result = epiloss.audit("label", "score", rows, memory=SMALL, clusters="user", features=["a", "b"])
+    problem = result.evidence.problem if result.evidence else None
+    assert problem is not None
+    assert problem.clusters is not None
+    assert (np.bincount(problem.clusters) == 5).all()
+    assert any("clusters must be whole" in remark for remark in result.warnings)
+    huge = whole.append_column("user", pa.array(np.arange(N) // 30_000))
+    with pytest.raises(epiloss.DataError, match="clusters must be small"):
+        epiloss.audit("label", "score", huge, memory=SMALL, clusters="user")
+
+
+def test_a_report_shows_sampled_rows_as_the_user_knows_them(whole: Any) -> None:
+    names = pa.array([f"patient {i}" for i in range(N)])
+    result = epiloss.audit(
+        "label", "score", whole.append_column("who", names), memory="30MB", display="who"
+    )
+    evidence = result.evidence
+    assert evidence is not None
+    assert evidence.display is not None
+    row = int(evidence.typical_rows(0)[0])
+    assert evidence.display.texts(row) == {"who": f"patient {row}"}
+    scores, _ = evidence.score_and_label(0, np.array([row]))
+    assert scores[0] == whole["score"][row].as_py()
+
+
+def test_a_repair_is_learned_from_the_sample(whole: Any) -> None:
+    result = epiloss.audit("label", "score", whole, memory=SMALL, features=["a", "b"])
+    loop = result.repair()
+    assert loop.differences["score"].value < 0
+    assert set(loop.rows.tolist()) <= set(range(N))
+
+
+def test_labels_of_any_kind_name_the_classes(whole: Any, tmp_path: Path) -> None:
+    texts = pa.array(np.where(whole["label"].to_numpy() == 1, "yes", "no"))
+    place = whole.column_names.index("label")
+    named = whole.set_column(place, "label", texts)
+    found = audited(named)
+    assert found["options"]["classes"] == ["no", "yes"]
+    assert found["grouping_loss"] == audited(whole)["grouping_loss"]
+    turned = audited(named, pos_label="no")
+    assert turned["score"]["value"] > found["score"]["value"]
+    truth = whole.set_column(place, "label", pa.array(whole["label"].to_numpy() == 1))
+    assert audited(truth)["grouping_loss"] == found["grouping_loss"]
+
+
+def test_embeddings_in_lists_are_features(whole: Any, tmp_path: Path) -> None:
+    X = np.column_stack([whole["a"].to_numpy(), whole["b"].to_numpy()]).astype(np.float32)
+    fixed = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), 2)
+    free = pa.array(list(X))
+    small = whole.select(["label", "score"])
+    results = [audited(small.append_column("z", z), exclude=[]) for z in (fixed, free)]
+    assert results[0] == results[1]
+    assert results[0]["grouping_loss"]["value"] > 0.02
+    parquet.write_table(small.append_column("z", fixed), tmp_path / "z.parquet")
+    assert audited(tmp_path / "z.parquet", exclude=[]) == results[0]
+
+
+def test_memory_bounds_the_sample_whatever_the_rows(whole: Any) -> None:
+    sizes = []
+    for memory in ("18MB", "30MB"):
+        result = epiloss.audit("label", "score", whole, memory=memory, exclude=["weight"])
+        assert result.evidence is not None
+        sizes.append(len(result.evidence.problem.labels))
+    assert sizes[0] < sizes[1] < N
+    assert sampling.read_memory("1.5 GiB") == 3 * 2**29
+
+
+# checkpoints
+
+
+class _StopError(Exception):
+    pass
+
+
+def test_a_run_that_stopped_goes_on_and_ends_with_the_same_bits(
+    folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from epiloss.engines import local
+    from epiloss.engines.base import finished
+
+    done: list[str] = []
+
+    def some(work: Any, part: Any, offset: int) -> Any:
+        if work.name == "tally" and len([name for name in done if name == "tally"]) == 2:
+            raise _StopError
+        done.append(work.name)
+        return finished(work, part, offset)
+
+    monkeypatch.setattr(local, "finished", some)
+    with pytest.raises(_StopError):
+        audited(folder, checkpoint=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "census.arrow",
+        "survey.arrow",
+        "tally.arrow",
+    ]
+    counted: list[str] = []
+
+    def rest(work: Any, part: Any, offset: int) -> Any:
+        counted.append(work.name)
+        return finished(work, part, offset)
+
+    monkeypatch.setattr(local, "finished", rest)
+    assert audited(folder, checkpoint=tmp_path) == expected
+    assert counted == ["tally", "tally"]
+
+
+def test_a_checkpoint_of_other_options_is_refused_and_one_that_is_broken_named(
+    folder: Path, tmp_path: Path
+) -> None:
+    audited(folder, checkpoint=tmp_path)
+    with pytest.raises(epiloss.OptionError, match="of a run with other options"):
+        audited(folder, checkpoint=tmp_path, bins=10)
+    path = tmp_path / "survey.arrow"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(epiloss.DataError, match=r"survey\.arrow.* cannot be read"):
+        audited(folder, checkpoint=tmp_path)
+
+
+def test_a_killed_command_goes_on_where_it_stopped(
+    whole: Any, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    """The process is killed in the middle of its last pass, and started again."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for place in range(60):
+        parquet.write_table(whole.slice(place * 1000, 1000), logs / f"{place:02}.parquet")
+    command = [
+        sys.executable, "-m", "epiloss", "audit", str(logs), "--label", "label", "--score", "score",
+        "--exclude", "weight", "--memory", SMALL, "--checkpoint", str(tmp_path / "kept"), "--json",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    end = time.monotonic() + 120
+    while not (tmp_path / "kept" / "survey.arrow").exists() and time.monotonic() < end:
+        time.sleep(0.005)
+    first.kill()
+    first.communicate()
+    second = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert json.loads(second.stdout)["grouping_loss"] == expected["grouping_loss"]
+    assert json.loads(second.stdout)["score"] == expected["score"]
+
+
+def test_a_worker_that_dies_does_not_end_the_run(
+    whole: Any, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    """A process kills itself when it first meets a file; the file is done again."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for place in range(6):
+        parquet.write_table(whole.slice(place * 10_000, 10_000), logs / f"{place}.parquet")
+    script = f"""
+import json, os, signal, epiloss
+from epiloss.streaming.sources import FilePart
+read = FilePart.batches
+def batches(self, columns):
+    mark = {str(tmp_path / "died")!r} + str(len(columns))
+    if self.path.endswith("3.parquet") and not os.path.exists(mark):
+        open(mark, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from read(self, columns)
+class Deadly(FilePart):
+    batches = batches
+from epiloss.streaming import run
+opened = run.open_source
+def deadly(X):
+    source = opened(X)
+    parts = [Deadly(**vars(part)) for part in source.parts]
+    return type(source)(source.schema, parts, source.widths)
+run.open_source = deadly
+result = epiloss.audit("label", "score", {str(logs)!r}, exclude=["weight"], memory={SMALL!r}, n_jobs=2)
+print(json.dumps(result.to_dict()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
+    assert len(list(tmp_path.glob("died*"))) == 2  # the census reads one column, the others seven
+    assert json.loads(done.stdout) == json.loads(json.dumps(expected))
