@@ -40,7 +40,7 @@ def _function(name: str, signature: str, returned: Any = None) -> Any:
 _gather = _function("gather", "piiiippiip")
 _edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
-_grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
+_grow = _function("grow", "pipippppiiiipppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp", ctypes.c_int64)
 _level_sets = _function("level_sets", "pipip")
@@ -98,18 +98,18 @@ def encode(features: Features, rows: Integers, starts: Integers, edges: Floats, 
 def grow(
     codes: Bytes,
     kinds: Bytes,
+    rows: NDArray[np.int32],
     labels: Bytes,
     weights: Integers | None,
     starts: Integers,
-    trees: tuple[int, int],
     least: int,
     criterion: int,
+    deepest: int,
 ) -> Records:
-    """Grow some trees, from the first to before the last; see ``numpy_trees.grow``."""
-    sizes = np.diff(starts[trees[0] : trees[1] + 1])
+    """Grow a tree on each part of the rows; see ``numpy_trees.grow``."""
+    sizes = np.diff(starts)
     largest, n_rows = int(sizes.max()), int(sizes.sum())
     nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)
-    rows = np.empty(len(labels), np.int32)
     spare = [None if one is None else np.empty(largest, one.dtype) for one in (rows, labels, weights)]
     # of the nodes that wait, each has at most half the rows of the one before
     bins = np.empty((largest.bit_length() + 1, len(kinds), N_CODES), np.uint64)
@@ -119,13 +119,11 @@ def grow(
         codes.strides[0],
         _address(kinds),
         len(kinds),
-        _address(labels),
-        _address(weights),
-        _address(starts),
-        *trees,
+        *map(_address, (rows, labels, weights, starts)),
+        len(sizes),
         least,
         criterion,
-        _address(rows),
+        deepest,
         *map(_address, spare),
         _address(bins),
         _address(weighted),

@@ -25,6 +25,7 @@ SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_l
 GROWN = np.dtype(
     [
         ("first", "i8"),
+        ("gain", "f8"),
         ("tree", "i4"),
         ("depth", "i4"),
         ("left", "i4"),
@@ -53,32 +54,33 @@ Integers = NDArray[np.int64]
 def grow(
     codes: Bytes,
     kinds: Bytes,
+    rows: NDArray[np.int32],
     labels: Bytes,
     weights: Integers | None,
     starts: Integers,
-    trees: tuple[int, int],
     least: int,
     criterion: int,
+    deepest: int,
 ) -> Records:
-    """Grow some trees, from the first to before the last, with at least ``least`` rows in a leaf.
+    """Grow trees, at most ``deepest`` deep, with at least ``least`` rows in a leaf.
 
-    ``codes`` are (columns, rows), and the rows of tree ``s`` are those from ``starts[s]`` to before
-    ``starts[s + 1]``. Labels and weights may change their order. The nodes, in any order, tell their
-    first row, their tree and depth, their split, and the place of their left child: -1 for a leaf, and
-    the right child is next to it.
+    ``codes`` are (columns, rows), and tree ``s`` is grown on ``rows[starts[s] : starts[s + 1]]``, whose
+    labels and weights stand beside them; if it is deeper than 1, all three may change their order there.
+    The nodes, in any order, tell where their rows begin, their tree and depth, their split and its gain,
+    and the place of their left child: -1 for a leaf, and the right child is next to it.
     """
-    growing = _Growing.from_roots(labels, weights, starts, trees)
+    growing = _Growing.from_roots(rows, labels, weights, starts)
     nodes = np.zeros(len(growing.node) + 2 * (len(growing.rows) // least), GROWN)
     n_nodes, depth = len(growing.node), 0
-    nodes["first"][:n_nodes], nodes["tree"][:n_nodes] = growing.first, np.arange(*trees)
-    nodes["left"] = -1
-    while growing.keep_divisible(least):
+    nodes["first"][:n_nodes], nodes["tree"][:n_nodes] = growing.first, growing.node
+    nodes["left"], nodes["gain"] = -1, -np.inf
+    while depth < deepest and growing.keep_divisible(least):
         splits = _best_splits(codes, kinds, growing, least, criterion)
         growing.keep(splits["feature"] >= 0)
         splits, parents, depth = splits[splits["feature"] >= 0], growing.node, depth + 1
         growing.divide(codes, kinds, splits, n_nodes)
         children = growing.node
-        for name in ("feature", "code", "missing_left"):
+        for name in ("gain", "feature", "code", "missing_left"):
             nodes[name][parents] = splits[name]
         nodes["left"][parents] = children[::2]
         nodes["first"][children], nodes["depth"][children] = growing.first, depth
@@ -105,13 +107,12 @@ class _Growing:
 
     @classmethod
     def from_roots(
-        cls, labels: Bytes, weights: Integers | None, starts: Integers, trees: tuple[int, int]
+        cls, rows: NDArray[np.int32], labels: Bytes, weights: Integers | None, starts: Integers
     ) -> _Growing:
-        starts = starts[trees[0] : trees[1] + 1]
-        inside = slice(starts[0], starts[-1])
-        rows, node = np.arange(inside.start, inside.stop), np.arange(len(starts) - 1)
+        inside, node = slice(starts[0], starts[-1]), np.arange(len(starts) - 1)
         weights = None if weights is None else weights[inside]
-        return cls(rows, labels[inside], weights, starts - starts[0], node, starts[:-1])
+        places = rows[inside].astype(np.int64)  # which NumPy takes without a conversion
+        return cls(places, labels[inside], weights, starts - starts[0], node, starts[:-1])
 
     def _totals(self) -> Integers:
         count = np.diff(self.starts)
@@ -132,11 +133,7 @@ class _Growing:
         """Split every node; its children, two by two, are numbered from ``n_nodes`` on."""
         size = np.diff(self.starts)
         node = np.repeat(np.arange(len(splits)), size)
-        split = splits[node]
-        code = codes[split["feature"], self.rows]
-        is_category = kinds[split["feature"]] == CATEGORY
-        number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
-        left = np.where(is_category, code == split["code"], number_left)
+        left = goes_left(codes, kinds, splits[node], self.rows)
         order = order_by_code(2 * node + ~left)
         self.rows, self.labels = self.rows[order], self.labels[order]
         self.weights = None if self.weights is None else self.weights[order]
@@ -154,6 +151,16 @@ class _Growing:
         self.rows, self.labels = self.rows[rows], self.labels[rows]
         self.weights = None if self.weights is None else self.weights[rows]
         self.starts, self.node, self.first = offsets(size[nodes]), self.node[nodes], self.first[nodes]
+
+
+def goes_left(
+    codes: Bytes, kinds: Bytes, split: Records, rows: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Tell of each row whether it goes left at its split."""
+    code = codes[split["feature"], rows]
+    is_category = kinds[split["feature"]] == CATEGORY
+    number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
+    return np.where(is_category, code == split["code"], number_left)
 
 
 def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, criterion: int) -> Records:
