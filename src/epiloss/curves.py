@@ -198,19 +198,6 @@ def fit_curve_pair(
     return a, b
 
 
-def curve_pair_values(
-    fitter: CurveFitter,
-    scores: Floats,
-    labels: Floats,
-    weights: Floats | None,
-    generator: np.random.Generator,
-    clusters: Codes | None = None,
-) -> tuple[Floats, Floats]:
-    """Return the values of such a pair for every row."""
-    a, b = fit_curve_pair(fitter, scores, labels, weights, generator, clusters)
-    return a(scores), b(scores)
-
-
 def fit_vector_curve_pair(
     vectors: Floats,
     scores: Floats,

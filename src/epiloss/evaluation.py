@@ -192,7 +192,7 @@ def _evaluate_fold(
         region = partition.assign(problem.features.take(rows), level_set)
     labels, scores = problem.labels[rows], scored.scores[rows]
     weights = None if problem.weights is None else problem.weights[rows]
-    curves = None if scored.curves is None else (scored.curves[0][rows], scored.curves[1][rows])
+    curves = scored.curves_at(rows)
     stats = RegionStats.from_rows(
         level_set,
         region,

@@ -85,12 +85,15 @@ class WindowedLines:
 
     def leave_one_out(self, windows: Floats) -> Floats:
         """Return the squared error in each size of windows, of lines that do not know their own row."""
-        fitted, leverage = self.fit(windows)
+        error, leverage = self.fit(windows)
         mean = self.rows.label_mean
-        squared = (mean - fitted) ** 2 + mean * (1 - mean)
+        np.square(np.subtract(mean, error, out=error), out=error)
+        error += mean * (1 - mean)
         alone = leverage > 1 - 1e-9
-        inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return np.asarray(inflated @ self.rows.weight, float)
+        leverage[alone] = 0.0
+        error /= np.square(np.subtract(1, leverage, out=leverage), out=leverage)
+        error[alone] = 1.0
+        return np.asarray(error @ self.rows.weight, float)
 
 
 def beta_calibration(blocks: DistinctScores) -> Floats:
@@ -122,8 +125,11 @@ def calibrated(scores: Floats, coefficients: Floats) -> Floats:
 
 def log_odds_terms(scores: Floats) -> Floats:
     """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
-    low, high = np.maximum(scores, 1e-300), np.maximum(1 - scores, 2.0**-53)
-    return np.stack([np.log(low), -np.log(high)], axis=1)
+    terms = np.empty((len(scores), 2))
+    np.log(np.maximum(scores, 1e-300), out=terms[:, 0])
+    np.log(np.maximum(1 - scores, 2.0**-53), out=terms[:, 1])
+    terms[:, 1] *= -1
+    return terms
 
 
 def nearest_means(rows: DistinctScores, k: float) -> Floats:
