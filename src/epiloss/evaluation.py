@@ -227,7 +227,9 @@ def _evaluate_fold(
 
 def _histogram(scores: Floats, weights: Floats | None) -> Floats:
     """Return the weight of the scores in each of ``STEPS`` equal steps."""
-    step = np.minimum((scores * STEPS).astype(np.uint8), STEPS - 1)
+    step = np.empty(len(scores), np.uint8)
+    np.multiply(scores, STEPS, out=step, casting="unsafe")
+    np.minimum(step, STEPS - 1, out=step)
     return np.bincount(step, weights, minlength=STEPS).astype(float)
 
 

@@ -27,7 +27,8 @@ class DistinctScores:
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and is_first.all():
-                return cls(scores, np.ones(len(scores)), np.asarray(labels, float), of_one=True)
+                ones = np.broadcast_to(1.0, len(scores))  # without memory
+                return cls(scores, ones, np.asarray(labels, float), of_one=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -51,7 +52,7 @@ class DistinctScores:
         total = float(self.weight.sum())
         place = self.mid_rank
         place *= most / total
-        code = np.minimum(place, most - 1).astype(np.int32)
+        code = np.minimum(place, most - 1, out=place).astype(np.int32)
         first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         terms = [self.scores, self.label_mean]
         if not self.of_one:
