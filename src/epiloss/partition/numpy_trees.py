@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from epiloss.scoring import Floats
 N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
 NUMBER, CATEGORY = 0, 1
 SQUARED, ENTROPY = 0, 1
+_AT_ONCE = 2**15  # codes, or their sums, that are worked on together
 
 SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
 GROWN = np.dtype(
@@ -168,37 +170,53 @@ def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, crit
 
     On a tie the first column wins, then the lowest code, then missing values on the right.
     """
-    rows, labels, starts = growing.rows, growing.labels, growing.starts
-    totals, n_nodes = growing.totals, len(starts) - 1
+    n_nodes = len(growing.node)
+    node = np.repeat(np.arange(n_nodes), np.diff(growing.starts))
+    cell = (growing.labels * np.int64(n_nodes) + node) * N_CODES
     best = np.zeros(n_nodes, SPLIT)
     best["gain"], best["feature"] = -np.inf, -1
-    cell = np.repeat(np.arange(n_nodes) * N_CODES, np.diff(starts))
-    labelled = cell + labels * np.int64(n_nodes * N_CODES)
+    for first, last in _alike(kinds, max(_AT_ONCE // max(len(cell), n_nodes * N_CODES), 1)):
+        bins = _bins(codes[first:last].take(growing.rows, axis=1), cell, growing)
+        found = _best_by_column(bins, int(kinds[first]), growing.totals, least, criterion)
+        column = found["gain"].argmax(axis=0)
+        winner = found[column, np.arange(n_nodes)]
+        winner["feature"] = first + column
+        better = winner["gain"] > best["gain"]
+        best[better] = winner[better]
+    return best
+
+
+def _alike(kinds: Bytes, most: int) -> list[tuple[int, int]]:
+    """Cut the columns into runs of one kind, of at most so many."""
+    ends = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    return [
+        (start, min(start + most, last))
+        for first, last in pairwise(ends)
+        for start in range(first, last, most)
+    ]
+
+
+def _best_by_column(bins: _Sums, kind: int, totals: Integers, least: int, criterion: int) -> Records:
+    """Return the best split (columns, nodes) of each node by each of some columns of one kind."""
     everything = _Sums(*totals.T[:, :, None])
-    for j in range(len(kinds)):
-        code = codes[j].take(rows)
-        bins = _counted(labelled + code, n_nodes)
-        if growing.weights is not None:
-            bins = _weighted(bins.count, cell + code, labels, growing.weights)
-        sides = _categories(bins) if kinds[j] == CATEGORY else _numbers(bins)
-        gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=2)
-        found = gains.reshape(n_nodes, -1).argmax(axis=1)
-        code, variant = found // len(sides), found % len(sides)
-        gain = gains[np.arange(n_nodes), code, variant]
-        winner = np.flatnonzero(gain > best["gain"])
-        code, variant = code[winner], variant[winner]
-        best["gain"][winner], best["feature"][winner], best["code"][winner] = gain[winner], j, code
-        if kinds[j] == CATEGORY:
-            best["missing_left"][winner] = code == MISSING
-        else:
-            larger = 2 * sides[0].count[winner, code] >= totals[winner, 0]
-            best["missing_left"][winner] = np.where(bins.count[winner, MISSING] > 0, variant, larger)
+    sides = _categories(bins) if kind == CATEGORY else _numbers(bins)
+    gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=-1)
+    gains = gains.reshape(*gains.shape[:2], -1)
+    code, variant = np.divmod(gains.argmax(axis=2), len(sides))
+    best = np.empty(code.shape, SPLIT)
+    best["gain"], best["code"] = gains.max(axis=2), code
+    if kind == CATEGORY:
+        best["missing_left"] = code == MISSING
+    else:
+        n_left = np.take_along_axis(sides[0].count, code[:, :, None], axis=2)[:, :, 0]
+        is_missing = bins.count[:, :, MISSING] > 0
+        best["missing_left"] = np.where(is_missing, variant, 2 * n_left >= totals[:, 0])
     return best
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """Counts, weights and weighted ones, each (nodes, codes)."""
+    """Counts, weights and weighted ones, each (columns, nodes, codes)."""
 
     count: Integers
     weight: Integers
@@ -216,21 +234,28 @@ class _Sums:
         return _Sums(count, weight, change(self.ones))
 
 
-def _counted(labelled: Integers, n_nodes: int) -> _Sums:
-    """Return the sums of each code in each node; the places of ones are behind those of zeros."""
-    zeros, ones = np.bincount(labelled, minlength=2 * n_nodes * N_CODES).reshape(2, n_nodes, N_CODES)
-    count = zeros + ones
-    return _Sums(count, count, ones)
+def _bins(codes: Bytes, cell: Integers, growing: _Growing) -> _Sums:
+    """Return the sums (columns, nodes, codes) of the rows' codes (columns, rows).
 
+    ``cell`` is where the codes of a row's node begin; those of ones are behind those of zeros.
+    """
+    k, n_cells = len(codes), 2 * len(growing.node) * N_CODES
+    place = codes + cell
+    if k > 1:
+        place += np.arange(k)[:, None] * n_cells
 
-def _weighted(count: Integers, place: Integers, labels: Bytes, weights: Integers) -> _Sums:
-    """Return the sums of each code in each node, by weight."""
-    # sums of integers below 2^53 are exact as floats
-    weight, ones = (
-        np.bincount(place, values, count.size).astype(np.int64).reshape(count.shape)
-        for values in (weights, weights * labels)
-    )
-    return _Sums(count, weight, ones)
+    def added(weights: Integers | None = None) -> Integers:
+        # sums of integers below 2^53 are exact as floats
+        repeated = None if weights is None else np.tile(weights, k)
+        sums = np.bincount(place.ravel(), repeated, k * n_cells).astype(np.int64, copy=False)
+        return sums.reshape(k, 2, -1, N_CODES)
+
+    counts = added()
+    count = counts[:, 0] + counts[:, 1]
+    if growing.weights is None:
+        return _Sums(count, count, counts[:, 1])
+    weights = added(growing.weights)
+    return _Sums(count, weights[:, 0] + weights[:, 1], weights[:, 1])
 
 
 def _categories(bins: _Sums) -> list[_Sums]:
@@ -240,17 +265,17 @@ def _categories(bins: _Sums) -> list[_Sums]:
 
 def _numbers(bins: _Sums) -> list[_Sums]:
     """Return what goes left below each edge: without, and where there are any with, what is missing."""
-    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=1)))
-    missing = bins.count[:, [MISSING]] > 0
+    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=2)))
+    missing = bins.count[:, :, [MISSING]] > 0
     if not missing.any():
         return [left]
     both = missing & (left.count > 0)
     sums = zip((left.count, left.weight, left.ones), (bins.count, bins.weight, bins.ones), strict=True)
-    return [left, _Sums(*(np.where(both, below + own[:, [MISSING]], 0) for below, own in sums))]
+    return [left, _Sums(*(np.where(both, below + own[:, :, [MISSING]], 0) for below, own in sums))]
 
 
 def _without_last(sums: Integers) -> Integers:
-    sums[:, MISSING] = 0
+    sums[:, :, MISSING] = 0
     return sums
 
 
