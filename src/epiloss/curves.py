@@ -80,10 +80,11 @@ class LocalLinear(CurveFitter):
         mass = float(rows.weight.sum())
         windows = np.geomspace(min(30.0, mass), 2 * mass, self.n_windows)
         blocks = rows.in_blocks(self.coarse)
-        coefficients = beta_calibration(blocks)
-        rough = WindowedLines.prepare(blocks, calibrated(blocks.scores, coefficients))
+        terms = log_odds_terms(blocks.scores)
+        coefficients = beta_calibration(blocks, terms)
+        rough = WindowedLines.prepare(blocks, calibrated(terms, coefficients))
         best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
-        lines = WindowedLines.prepare(rows, calibrated(rows.scores, coefficients))
+        lines = WindowedLines.prepare(rows, calibrated(log_odds_terms(rows.scores), coefficients))
         return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
 
 

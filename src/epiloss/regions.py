@@ -121,7 +121,7 @@ class RegionStats:
         """Return a weighted mean for every cell."""
         return self[field] / self["weight"]
 
-    @property
+    @cached_property
     def effective_n(self) -> Floats:
         """The number of equally weighted rows that would be as informative (Kish)."""
         weight = self["weight"]

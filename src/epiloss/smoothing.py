@@ -97,13 +97,13 @@ class WindowedLines:
         return np.asarray(error @ self.rows.weight, float)
 
 
-def beta_calibration(blocks: DistinctScores) -> Floats:
-    """Return the coefficients of the logistic fit on log s and log(1-s).
+def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
+    """Return the coefficients of the logistic fit on the log-odds terms of the scores.
 
     A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
     or none where the labels are separable, is good enough.
     """
-    design = np.column_stack([np.ones(len(blocks.scores)), log_odds_terms(blocks.scores)])
+    design = np.column_stack([np.ones(len(terms)), terms])
     start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
     coefficients = start
     shrinkage = 1e-3 * np.eye(3)
@@ -119,9 +119,9 @@ def beta_calibration(blocks: DistinctScores) -> Floats:
     return coefficients
 
 
-def calibrated(scores: Floats, coefficients: Floats) -> Floats:
-    """Return the beta-calibrated scores."""
-    return np.asarray(expit(coefficients[0] + log_odds_terms(scores) @ coefficients[1:]), float)
+def calibrated(terms: Floats, coefficients: Floats) -> Floats:
+    """Return the beta-calibrated scores, by their log-odds terms."""
+    return np.asarray(expit(coefficients[0] + terms @ coefficients[1:]), float)
 
 
 def log_odds_terms(scores: Floats) -> Floats:

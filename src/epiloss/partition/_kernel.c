@@ -111,11 +111,8 @@ EXPORT void epiloss_gather(const char *block, int64_t row_stride, int64_t column
     const double no_double = NAN;
     const float no_float = NAN;
     const char *missing = is_double ? (const char *)&no_double : (const char *)&no_float;
-    const int64_t bytes = column_stride == (is_double ? 8 : 4) ? n_columns * column_stride : 0;
     for (int64_t s = 0; s < n_samples; s++)
         for (int64_t i = 0; i < most; i++) {
-            if (starts[s] + i + AHEAD < starts[n_samples])
-                ask_for(block + rows[starts[s] + i + AHEAD] * row_stride, bytes);
             const int is_row = i < starts[s + 1] - starts[s];
             const char *from = is_row ? block + rows[starts[s] + i] * row_stride : missing;
             const int64_t step = is_row ? column_stride : 0;
