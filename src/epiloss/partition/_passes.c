@@ -100,7 +100,7 @@ WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
 }
 
 /* among[row] = whether the row is, in the given order, among the first left[code] of its code. */
-EXPORT void epiloss_first_of_each(const int64_t *order, const int64_t *codes, int64_t n, int64_t *left,
+EXPORT void epiloss_first_of_each(const int64_t *order, const uint16_t *codes, int64_t n, int64_t *left,
                                   uint8_t *among) {
     for (int64_t i = 0; i < n; i++) among[order[i]] = left[codes[order[i]]]-- > 0;
 }

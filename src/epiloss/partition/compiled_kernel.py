@@ -26,6 +26,7 @@ from epiloss.partition.numpy_trees import (
 )
 from epiloss.scoring import Floats
 
+_MOST_CODES = 2**16  # of which each row's is read at random: the smaller, the more stay in the cache
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
@@ -164,9 +165,11 @@ def level_sets_of(scores: Floats, edges: Floats) -> Integers:
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
     """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    if len(wanted) > _MOST_CODES:
+        return numpy_kernel.first_of_each(order, codes, wanted)
     among, left = np.empty(len(order), bool), wanted.copy()
-    codes = np.ascontiguousarray(codes)
-    _first_of_each(*map(_address, (order, codes)), len(order), *map(_address, (left, among)))
+    small = codes.astype(np.uint16)
+    _first_of_each(_address(order), _address(small), len(order), _address(left), _address(among))
     return among
 
 
