@@ -114,7 +114,8 @@ def audit(
     random_state : int or Generator, optional
         The one source of randomness.
     n_jobs : int, optional
-        Threads for the level sets (-1: all cores); the result does not depend on it.
+        Threads for the trees, also inside a large level set (-1: all cores); the result does not
+        depend on it.
 
     Examples
     --------
