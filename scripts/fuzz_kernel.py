@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from epiloss.features import Features
 from epiloss.levelsets import Codes
-from epiloss.partition import codes, forest, numpy_kernel
+from epiloss.partition import codes, forest, numpy_kernel, threads
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.scoring import Brier, Log
 from epiloss.smoothing import DistinctScores, WindowedLines
@@ -115,6 +115,7 @@ def grown(
 ) -> tuple[forest.Forest, Codes]:
     """Return the forest that the given loops grow, and the leaves that they assign."""
     with (
+        mock.patch.object(threads, "MANY", 20),  # so that the few rows here are shared out, too
         mock.patch.object(forest, "kernel", return_value=loops),
         mock.patch.object(codes, "kernel", return_value=loops),
         Workers(n_jobs) as workers,

@@ -11,6 +11,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import epiloss
 from epiloss.features import Features
 from epiloss.levelsets import Codes
-from epiloss.partition import numpy_kernel
+from epiloss.partition import forest, numpy_kernel, threads
 from epiloss.partition.base import LearningRows, Workers
 from epiloss.partition.codes import quantile_edges
 from epiloss.partition.forest import Forest, grow
@@ -115,6 +116,28 @@ def test_any_number_of_threads_grows_the_same_forest() -> None:
         rows, least = random_problem(seed)
         one = grown(rows, least, numpy_kernel, 1)
         assert same_bits(one, grown(rows, least, numpy_kernel, (2, 3, -1)[seed % 3])), seed
+
+
+@pytest.mark.parametrize("name", ["compiled_kernel", "numpy_kernel"])
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_threads_share_a_level_set_that_has_nearly_all_rows(name: str, is_weighted: bool) -> None:
+    loops = pytest.importorskip(f"epiloss.partition.{name}")
+    g = np.random.default_rng(0)
+    n = 40_000
+    X = {"a": g.standard_normal(n), "b": g.standard_normal(n), "c": g.choice(list("uvwxyz"), n)}
+    X["a"][g.random(n) < 0.1] = np.nan
+    labels = g.random(n) < 0.3 + 0.3 * (X["b"] > 0.7) + 0.2 * (X["c"] == "w") * (X["a"] > 0)
+    level_set = (g.random(n) < 0.9).astype(np.int64)
+    weights = g.random(n) if is_weighted else None
+    rows = LearningRows(Features.read(X), labels.astype(float), level_set, 2, weights, Brier())
+    forests = []
+    for n_jobs in (1, 2, 4):
+        with mock.patch.object(forest, "kernel", return_value=loops), Workers(n_jobs) as workers:
+            with mock.patch.object(threads, "_best_stump", wraps=threads._best_stump) as split:
+                forests.append((grow(rows, 30, workers), level_set))
+            assert (split.call_count > 0) == (n_jobs > 1)
+    assert same_bits(forests[0], forests[1])
+    assert same_bits(forests[0], forests[2])
 
 
 # the shape of trees

@@ -126,8 +126,8 @@ def audit(
     random_state : int or Generator, optional
         The one source of randomness.
     n_jobs : int, optional
-        Threads for the level sets, or processes for files (-1: all cores); the result does not depend
-        on it.
+        Threads for the trees, also inside a large level set, or processes for files (-1: all cores);
+        the result does not depend on it.
     features, exclude : sequences of names, optional
         The columns of files or tables that are features, or that are none.
     row_id : name, optional

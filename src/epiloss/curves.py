@@ -80,10 +80,11 @@ class LocalLinear(CurveFitter):
         mass = float(rows.weight.sum())
         windows = np.geomspace(min(30.0, mass), 2 * mass, self.n_windows)
         blocks = rows.in_blocks(self.coarse)
-        coefficients = beta_calibration(blocks)
-        rough = WindowedLines.prepare(blocks, calibrated(blocks.scores, coefficients))
+        terms = log_odds_terms(blocks.scores)
+        coefficients = beta_calibration(blocks, terms)
+        rough = WindowedLines.prepare(blocks, calibrated(terms, coefficients))
         best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
-        lines = WindowedLines.prepare(rows, calibrated(rows.scores, coefficients))
+        lines = WindowedLines.prepare(rows, calibrated(log_odds_terms(rows.scores), coefficients))
         return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
 
 
@@ -196,19 +197,6 @@ def fit_curve_pair(
         halves = even_halves(scores, labels, weights, clusters, generator)
     a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
     return a, b
-
-
-def curve_pair_values(
-    fitter: CurveFitter,
-    scores: Floats,
-    labels: Floats,
-    weights: Floats | None,
-    generator: np.random.Generator,
-    clusters: Codes | None = None,
-) -> tuple[Floats, Floats]:
-    """Return the values of such a pair for every row."""
-    a, b = fit_curve_pair(fitter, scores, labels, weights, generator, clusters)
-    return a(scores), b(scores)
 
 
 def fit_vector_curve_pair(

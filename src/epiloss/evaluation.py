@@ -199,7 +199,7 @@ def _evaluate_fold(
         region = partition.assign(problem.features.take(rows), level_set)
     labels, scores = problem.labels[rows], scored.scores[rows]
     weights = None if problem.weights is None else problem.weights[rows]
-    curves = None if scored.curves is None else (scored.curves[0][rows], scored.curves[1][rows])
+    curves = scored.curves_at(rows)
     stats = RegionStats.from_rows(
         level_set,
         region,
@@ -256,7 +256,9 @@ def fold_result(
 
 def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
     """Return the weight of the scores in each of ``STEPS`` equal steps."""
-    step = np.minimum((scores * STEPS).astype(np.uint8), STEPS - 1)
+    step = np.empty(len(scores), np.uint8)
+    np.multiply(scores, STEPS, out=step, casting="unsafe")
+    np.minimum(step, STEPS - 1, out=step)
     return np.bincount(step, weights, minlength=STEPS).astype(float)
 
 

@@ -91,12 +91,13 @@ class RowTerms:
         values: Floats = getattr(self, name)
         if not np.isfinite(values).all():
             return np.full(n_rows, np.nan)  # an infinite loss has no standard error
-        total = self.weight.sum()
-        deviation = values - dot(self.weight, values) / total
-        deviation *= self.weight
-        deviation /= total
-        spread = np.zeros(n_rows)
-        spread[self.rows] = deviation
+        total, spread = self.weight.sum(), np.zeros(n_rows)
+        mean = dot(self.weight, values) / total
+        for some in blocks(len(values)):
+            deviation = values[some] - mean
+            deviation *= self.weight[some]
+            deviation /= total
+            spread[self.rows[some]] = deviation
         return spread
 
 

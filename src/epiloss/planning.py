@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.curves import CurveFitter, curve_pair_values, fit_curve_pair, fit_vector_curve_pair
+from epiloss.curves import Curve, CurveFitter, fit_curve_pair, fit_vector_curve_pair
 from epiloss.errors import DataError
 from epiloss.features import Features
 from epiloss.learners import Blend, Learner
@@ -62,7 +62,14 @@ class Scored:
     scores: Floats
     level_set: Codes
     level_sets: LevelSets | VectorLevelSets
-    curves: tuple[Floats, Floats] | None
+    curves: tuple[Curve, Curve] | tuple[Floats, Floats] | None  # of the score; or each row's values
+
+    def curves_at(self, rows: Codes) -> tuple[Floats, Floats] | None:
+        """Return what both curves tell of some rows."""
+        if self.curves is None:
+            return None
+        a, b = (one(self.scores[rows]) if callable(one) else one[rows] for one in self.curves)
+        return a, b
 
 
 _STREAMS = (
@@ -81,7 +88,7 @@ def scored_as_given(
     """Return the scores as given, with level sets and curves from all rows."""
     if problem.vectors is None:
         bins = resolve_level_sets(plan.bins, plan.binning, scores, problem.weights)
-        curves = curve_pair_values(
+        curves = fit_curve_pair(
             plan.curve, scores, problem.labels, problem.weights, generator, problem.clusters
         )
         return Scored(scores, bins.assign(scores), bins, curves)
@@ -89,10 +96,10 @@ def scored_as_given(
     level_set = cells.assign(problem.vectors)
     if cells.exact:
         return Scored(scores, level_set, cells, None)
-    curves = fit_vector_curve_pair(
+    values = fit_vector_curve_pair(
         problem.vectors, scores, problem.labels, problem.weights, generator, problem.clusters
     )
-    return Scored(scores, level_set, cells, curves)
+    return Scored(scores, level_set, cells, values)
 
 
 def scored_anew(
@@ -115,8 +122,8 @@ def scored_anew(
     rows = fold.evaluate
     weights = None if problem.weights is None else problem.weights[rows]
     clusters = None if problem.clusters is None else problem.clusters[rows]
-    a, b = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator, clusters)
-    return Scored(scores, bins.assign(scores), bins, (a(scores), b(scores)))
+    curves = fit_curve_pair(plan.curve, scores[rows], problem.labels[rows], weights, generator, clusters)
+    return Scored(scores, bins.assign(scores), bins, curves)
 
 
 def folds_of(

@@ -81,7 +81,9 @@ class RegionStats:
         Weights must lie in [0, 1]: scale them first. Rows of one cell and one cluster count as one.
         """
         n_regions = int(region.max(initial=0)) + 1
-        cell, code = _compress(level_set * n_regions + region)
+        cell = level_set * n_regions
+        cell += region
+        cell, code = _compress(cell)
         weight_sq = None
         if clusters is not None:
             weight = np.ones(len(code)) if weights is None else weights
@@ -152,7 +154,7 @@ class RegionStats:
         """Return a weighted mean for every cell."""
         return self[field] / self["weight"]
 
-    @property
+    @cached_property
     def effective_n(self) -> Floats:
         """The number of equally weighted rows that would be as informative (Kish)."""
         weight = self["weight"]

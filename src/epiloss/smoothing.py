@@ -27,7 +27,8 @@ class DistinctScores:
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and is_first.all():
-                return cls(scores, np.ones(len(scores)), np.asarray(labels, float), of_one=True)
+                ones = np.broadcast_to(1.0, len(scores))  # without memory
+                return cls(scores, ones, np.asarray(labels, float), of_one=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -51,7 +52,7 @@ class DistinctScores:
         total = float(self.weight.sum())
         place = self.mid_rank
         place *= most / total
-        code = np.minimum(place, most - 1).astype(np.int32)
+        code = np.minimum(place, most - 1, out=place).astype(np.int32)
         first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         terms = [self.scores, self.label_mean]
         if not self.of_one:
@@ -85,21 +86,24 @@ class WindowedLines:
 
     def leave_one_out(self, windows: Floats) -> Floats:
         """Return the squared error in each size of windows, of lines that do not know their own row."""
-        fitted, leverage = self.fit(windows)
+        error, leverage = self.fit(windows)
         mean = self.rows.label_mean
-        squared = (mean - fitted) ** 2 + mean * (1 - mean)
+        np.square(np.subtract(mean, error, out=error), out=error)
+        error += mean * (1 - mean)
         alone = leverage > 1 - 1e-9
-        inflated = np.where(alone, 1.0, squared / np.where(alone, 1.0, (1 - leverage) ** 2))
-        return np.asarray(inflated @ self.rows.weight, float)
+        leverage[alone] = 0.0
+        error /= np.square(np.subtract(1, leverage, out=leverage), out=leverage)
+        error[alone] = 1.0
+        return np.asarray(error @ self.rows.weight, float)
 
 
-def beta_calibration(blocks: DistinctScores) -> Floats:
-    """Return the coefficients of the logistic fit on log s and log(1-s).
+def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
+    """Return the coefficients of the logistic fit on the log-odds terms of the scores.
 
     A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
     or none where the labels are separable, is good enough.
     """
-    design = np.column_stack([np.ones(len(blocks.scores)), log_odds_terms(blocks.scores)])
+    design = np.column_stack([np.ones(len(terms)), terms])
     start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
     coefficients = start
     shrinkage = 1e-3 * np.eye(3)
@@ -115,15 +119,18 @@ def beta_calibration(blocks: DistinctScores) -> Floats:
     return coefficients
 
 
-def calibrated(scores: Floats, coefficients: Floats) -> Floats:
-    """Return the beta-calibrated scores."""
-    return np.asarray(expit(coefficients[0] + log_odds_terms(scores) @ coefficients[1:]), float)
+def calibrated(terms: Floats, coefficients: Floats) -> Floats:
+    """Return the beta-calibrated scores, by their log-odds terms."""
+    return np.asarray(expit(coefficients[0] + terms @ coefficients[1:]), float)
 
 
 def log_odds_terms(scores: Floats) -> Floats:
     """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
-    low, high = np.maximum(scores, 1e-300), np.maximum(1 - scores, 2.0**-53)
-    return np.stack([np.log(low), -np.log(high)], axis=1)
+    terms = np.empty((len(scores), 2))
+    np.log(np.maximum(scores, 1e-300), out=terms[:, 0])
+    np.log(np.maximum(1 - scores, 2.0**-53), out=terms[:, 1])
+    terms[:, 1] *= -1
+    return terms
 
 
 def nearest_means(rows: DistinctScores, k: float) -> Floats:

@@ -85,7 +85,8 @@ def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
     >>> np.sort(np.concatenate([first, second])).tolist()
     [0, 1, 2, 3]
     """
-    first = np.arange(0, n, 2) + (generator.random(-(-n // 2)) < 0.5)
+    first = np.arange(0, n, 2)
+    first += generator.random(len(first)) < 0.5
     second = first ^ 1  # the other of the two
     if n % 2 == 0:
         return first, second

@@ -24,6 +24,12 @@ typedef struct {
     uint8_t missing_left;
 } Node;
 
+/* A row on its way down: its place among those given, its number, and the node that it is at. */
+typedef struct {
+    int64_t place, row;
+    int32_t node;
+} Walker;
+
 /* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first.
  *
  * Some rows go down together, a step each in turn, so that none waits for what another reads from
@@ -31,26 +37,28 @@ typedef struct {
  * short. Children are looked up: no processor foresees which side it will be. */
 EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
                           const Node *nodes, int32_t *leaves) {
-    int64_t walking[TOGETHER], next = n < TOGETHER ? n : TOGETHER;
+    Walker walking[TOGETHER];
+    int64_t next = n < TOGETHER ? n : TOGETHER;
     const int64_t bytes = n_columns ? width_of(columns, n_columns) : 0;
-    for (int64_t k = 0; k < next; k++) walking[k] = k;
+    for (int64_t k = 0; k < next; k++) walking[k] = (Walker){k, rows[k], leaves[k]};
     for (int64_t n_walking = next; n_walking > 0;)
         for (int64_t k = 0; k < n_walking; k++) {
-            const int64_t i = walking[k];
-            const Node *node = &nodes[leaves[i]];
+            const Node *node = &nodes[walking[k].node];
             if (node->children[0] < 0) {
+                leaves[walking[k].place] = walking[k].node;
                 if (bytes <= SHORT && next + AHEAD < n)
                     ask_for(columns[0].first + rows[next + AHEAD] * columns[0].stride, bytes);
-                walking[k] = next < n ? next++ : walking[--n_walking];
+                walking[k] = next < n ? (Walker){next, rows[next], leaves[next]} : walking[--n_walking];
+                next++;
                 continue;
             }
             const Column *column = &columns[node->feature];
-            const char *place = column->first + rows[i] * column->stride;
+            const char *place = column->first + walking[k].row * column->stride;
             const double x = column->is_double ? *(const double *)place : (double)*(const float *)place;
             int goes_right = !(x <= node->threshold);
             if (node->kind == CATEGORY) goes_right = x != node->threshold;
             if (x != x) goes_right = !node->missing_left;
-            leaves[i] = node->children[goes_right];
+            walking[k].node = node->children[goes_right];
         }
 }
 
@@ -94,7 +102,7 @@ WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
 }
 
 /* among[row] = whether the row is, in the given order, among the first left[code] of its code. */
-EXPORT void epiloss_first_of_each(const int64_t *order, const int64_t *codes, int64_t n, int64_t *left,
+EXPORT void epiloss_first_of_each(const int64_t *order, const uint16_t *codes, int64_t n, int64_t *left,
                                   uint8_t *among) {
     for (int64_t i = 0; i < n; i++) among[order[i]] = left[codes[order[i]]]-- > 0;
 }

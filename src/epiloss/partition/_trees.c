@@ -190,6 +190,7 @@ static inline void add_up_weighted(int64_t *bins, const uint8_t *column, const i
 /* A node as it is returned; a leaf has no left child (-1). The right child is next to the left one. */
 typedef struct {
     int64_t first; /* of its rows */
+    double gain;   /* of its split */
     int32_t tree, depth, left, feature;
     uint8_t code, missing_left;
 } Grown;
@@ -199,7 +200,7 @@ typedef struct {
  * weighted rows: (open nodes, columns, 2 x 64). */
 typedef struct {
     const uint8_t *codes, *kinds;
-    int64_t stride, n_columns, least, criterion;
+    int64_t stride, n_columns, least, criterion, deepest;
     int32_t *rows, *spare_rows;
     uint8_t *labels, *spare_labels;
     int64_t *weights, *spare_weights;
@@ -300,6 +301,11 @@ static Sums left_of(const Rows *all, const Split *split, int64_t place, uint8_t 
     return left;
 }
 
+/* The node of a tree that rows from first on are in, a leaf as yet. */
+static Grown leaf_at(int64_t first, int32_t tree, int32_t depth) {
+    return (Grown){first, -INFINITY, tree, depth, -1, 0, 0, 0};
+}
+
 /* Grow one tree from its root, nodes[n - 1]; return how many nodes there are then.
  *
  * Of two children the smaller is counted and goes first, and the larger waits with what is left of
@@ -319,12 +325,13 @@ static int64_t grow_tree(const Rows *all, Sums sums, Grown *nodes, int64_t n) {
         const Sums left = left_of(all, &split, n_open, goes_left);
         const Sums right = minus(node.sums, left);
         const int64_t middle = node.first + left.count;
-        *grown = (Grown){node.first, grown->tree, grown->depth, (int32_t)n, split.feature, split.code,
-                         split.missing_left};
-        nodes[n] = (Grown){node.first, grown->tree, grown->depth + 1, -1, 0, 0, 0};
-        nodes[n + 1] = (Grown){middle, grown->tree, grown->depth + 1, -1, 0, 0, 0};
+        *grown = (Grown){node.first, split.gain, grown->tree, grown->depth, (int32_t)n,
+                         split.feature, split.code, split.missing_left};
+        nodes[n] = leaf_at(node.first, grown->tree, grown->depth + 1);
+        nodes[n + 1] = leaf_at(middle, grown->tree, grown->depth + 1);
         Open small = opened(n, node.first, left), large = opened(n + 1, middle, right);
         n += 2;
+        if (grown->depth + 1 >= all->deepest) continue;
         if (right.count < left.count) {
             const Open other = small;
             small = large;
@@ -342,27 +349,26 @@ static int64_t grow_tree(const Rows *all, Sums sums, Grown *nodes, int64_t n) {
     return n;
 }
 
-/* Grow the trees [first, last), whose rows are [starts[tree], starts[tree + 1]); return the number of
- * nodes. labels and weights change places with the rows; the spare ones hold as many as the largest tree
- * has, and bins and weighted those of one more node than can wait. */
+/* Grow n_trees trees, at most so deep, whose rows are at [starts[tree], starts[tree + 1]); return the
+ * number of nodes. labels and weights change places with the rows, unless all trees are of depth 1; the
+ * spare ones hold as many as the largest tree has, and bins and weighted those of one more node than can
+ * wait. */
 EXPORT int64_t epiloss_grow(const uint8_t *codes, int64_t stride, const uint8_t *kinds,
-                            int64_t n_columns, uint8_t *labels, int64_t *weights,
-                            const int64_t *starts, int64_t first, int64_t last, int64_t least,
-                            int64_t criterion, int32_t *rows, int32_t *spare_rows,
-                            uint8_t *spare_labels, int64_t *spare_weights, uint64_t *bins,
-                            int64_t *weighted, Grown *nodes) {
-    const Rows all = {codes, kinds, stride, n_columns, least, criterion, rows, spare_rows, labels,
-                      spare_labels, weights, spare_weights, bins, weighted};
+                            int64_t n_columns, int32_t *rows, uint8_t *labels, int64_t *weights,
+                            const int64_t *starts, int64_t n_trees, int64_t least, int64_t criterion,
+                            int64_t deepest, int32_t *spare_rows, uint8_t *spare_labels,
+                            int64_t *spare_weights, uint64_t *bins, int64_t *weighted, Grown *nodes) {
+    const Rows all = {codes, kinds, stride, n_columns, least, criterion, deepest, rows, spare_rows,
+                      labels, spare_labels, weights, spare_weights, bins, weighted};
     int64_t n = 0;
-    for (int64_t tree = first; tree < last; tree++) {
+    for (int64_t tree = 0; tree < n_trees; tree++) {
         Sums sums = {starts[tree + 1] - starts[tree], 0, 0};
         for (int64_t i = starts[tree]; i < starts[tree + 1]; i++) {
             const int64_t weight = weights ? weights[i] : 1;
-            rows[i] = (int32_t)i;
             sums.weight += weight;
             sums.ones += labels[i] ? weight : 0;
         }
-        nodes[n++] = (Grown){starts[tree], (int32_t)tree, 0, -1, 0, 0, 0};
+        nodes[n++] = leaf_at(starts[tree], (int32_t)tree, 0);
         n = grow_tree(&all, sums, nodes, n);
     }
     return n;

@@ -19,7 +19,7 @@ from epiloss.scoring import Floats
 
 SAMPLE = 512  # rows of a level set that its edges are found from
 _COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
-_FEW = 64  # columns, up to which several level sets' are sorted together
+_FEW = 128  # columns, up to which several level sets' are sorted together
 
 
 @dataclass(frozen=True)

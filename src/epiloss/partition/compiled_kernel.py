@@ -26,6 +26,7 @@ from epiloss.partition.numpy_trees import (
 )
 from epiloss.scoring import Floats
 
+_MOST_CODES = 2**16  # of which each row's is read at random: the smaller, the more stay in the cache
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
@@ -40,7 +41,7 @@ def _function(name: str, signature: str, returned: Any = None) -> Any:
 _gather = _function("gather", "piiiippiip")
 _edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
-_grow = _function("grow", "pipipppiiiippppppp", ctypes.c_int64)
+_grow = _function("grow", "pipippppiiiipppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppipp", ctypes.c_int64)
 _level_sets = _function("level_sets", "pipip")
@@ -99,18 +100,18 @@ def encode(features: Features, rows: Integers, starts: Integers, edges: Floats, 
 def grow(
     codes: Bytes,
     kinds: Bytes,
+    rows: NDArray[np.int32],
     labels: Bytes,
     weights: Integers | None,
     starts: Integers,
-    trees: tuple[int, int],
     least: int,
     criterion: int,
+    deepest: int,
 ) -> Records:
-    """Grow some trees, from the first to before the last; see ``numpy_trees.grow``."""
-    sizes = np.diff(starts[trees[0] : trees[1] + 1])
+    """Grow a tree on each part of the rows; see ``numpy_trees.grow``."""
+    sizes = np.diff(starts)
     largest, n_rows = int(sizes.max()), int(sizes.sum())
     nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)
-    rows = np.empty(len(labels), np.int32)
     spare = [None if one is None else np.empty(largest, one.dtype) for one in (rows, labels, weights)]
     # of the nodes that wait, each has at most half the rows of the one before
     bins = np.empty((largest.bit_length() + 1, len(kinds), N_CODES), np.uint64)
@@ -120,13 +121,11 @@ def grow(
         codes.strides[0],
         _address(kinds),
         len(kinds),
-        _address(labels),
-        _address(weights),
-        _address(starts),
-        *trees,
+        *map(_address, (rows, labels, weights, starts)),
+        len(sizes),
         least,
         criterion,
-        _address(rows),
+        deepest,
         *map(_address, spare),
         _address(bins),
         _address(weighted),
@@ -167,9 +166,11 @@ def level_sets_of(scores: Floats, edges: Floats) -> Integers:
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
     """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    if len(wanted) > _MOST_CODES:
+        return numpy_kernel.first_of_each(order, codes, wanted)
     among, left = np.empty(len(order), bool), wanted.copy()
-    codes = np.ascontiguousarray(codes)
-    _first_of_each(*map(_address, (order, codes)), len(order), *map(_address, (left, among)))
+    small = codes.astype(np.uint16)
+    _first_of_each(_address(order), _address(small), len(order), _address(left), _address(among))
     return among
 
 

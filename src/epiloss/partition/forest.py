@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +22,7 @@ from epiloss.partition.numpy_trees import (
     Records,
     offsets,
 )
+from epiloss.partition.threads import Ground, grown_by
 from epiloss.rules import Step
 from epiloss.scoring import Brier, Floats
 
@@ -144,31 +144,17 @@ def grow(rows: LearningRows, least: int, workers: Workers) -> Forest:
     labels = (rows.labels[order] > 0).astype(np.uint8)
     weights = None if rows.weights is None else _whole_weights(rows.weights[order])
     criterion = SQUARED if isinstance(rows.rule, Brier) else ENTROPY
-    loops = kernel()
-
-    def grow_some(trees: tuple[int, int]) -> Records:
-        grown: Records = loops.grow(
-            features.codes, features.kinds, labels, weights, starts, trees, least, criterion
-        )
-        return grown
-
-    at_once = rows.n_level_sets if workers.n == 1 else 1  # else each thread takes the next tree
-    trees = [(tree, tree + at_once) for tree in range(0, rows.n_level_sets, at_once)]
-    return _finished(_in_order(workers.run(grow_some, trees)), features)
+    places = np.arange(len(order), dtype=np.int32)
+    ground = Ground(features.codes, features.kinds, places, labels, weights, least, criterion, kernel())
+    return _finished(_in_order(grown_by(workers, ground, starts), rows.n_level_sets), features)
 
 
-def _in_order(parts: Sequence[Records]) -> Records:
+def _in_order(nodes: Records, n_trees: int) -> Records:
     """Return the nodes of all trees in order: depth by depth, tree by tree, from left to right."""
-    n_before = 0
-    for part in parts:
-        part["left"][part["left"] >= 0] += n_before
-        n_before += len(part)
-    nodes = np.concatenate(parts)
-    order = np.lexsort((nodes["first"], nodes["tree"], nodes["depth"]))
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order))
-    nodes = nodes[order]
-    nodes["left"] = np.where(nodes["left"] >= 0, place[nodes["left"]], -1)
+    nodes = nodes[np.lexsort((nodes["first"], nodes["tree"], nodes["depth"]))]
+    # but for the roots, all nodes are the children of splits, in the same order
+    splits = np.flatnonzero(nodes["left"] >= 0)
+    nodes["left"][splits] = n_trees + 2 * np.arange(len(splits))
     return nodes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from epiloss.scoring import Floats
 N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
 NUMBER, CATEGORY = 0, 1
 SQUARED, ENTROPY = 0, 1
+_AT_ONCE = 2**15  # codes, or their sums, that are worked on together
 
 SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
 GROWN = np.dtype(
     [
         ("first", "i8"),
+        ("gain", "f8"),
         ("tree", "i4"),
         ("depth", "i4"),
         ("left", "i4"),
@@ -53,32 +56,33 @@ Integers = NDArray[np.int64]
 def grow(
     codes: Bytes,
     kinds: Bytes,
+    rows: NDArray[np.int32],
     labels: Bytes,
     weights: Integers | None,
     starts: Integers,
-    trees: tuple[int, int],
     least: int,
     criterion: int,
+    deepest: int,
 ) -> Records:
-    """Grow some trees, from the first to before the last, with at least ``least`` rows in a leaf.
+    """Grow trees, at most ``deepest`` deep, with at least ``least`` rows in a leaf.
 
-    ``codes`` are (columns, rows), and the rows of tree ``s`` are those from ``starts[s]`` to before
-    ``starts[s + 1]``. Labels and weights may change their order. The nodes, in any order, tell their
-    first row, their tree and depth, their split, and the place of their left child: -1 for a leaf, and
-    the right child is next to it.
+    ``codes`` are (columns, rows), and tree ``s`` is grown on ``rows[starts[s] : starts[s + 1]]``, whose
+    labels and weights stand beside them; if it is deeper than 1, all three may change their order there.
+    The nodes, in any order, tell where their rows begin, their tree and depth, their split and its gain,
+    and the place of their left child: -1 for a leaf, and the right child is next to it.
     """
-    growing = _Growing.from_roots(labels, weights, starts, trees)
+    growing = _Growing.from_roots(rows, labels, weights, starts)
     nodes = np.zeros(len(growing.node) + 2 * (len(growing.rows) // least), GROWN)
     n_nodes, depth = len(growing.node), 0
-    nodes["first"][:n_nodes], nodes["tree"][:n_nodes] = growing.first, np.arange(*trees)
-    nodes["left"] = -1
-    while growing.keep_divisible(least):
+    nodes["first"][:n_nodes], nodes["tree"][:n_nodes] = growing.first, growing.node
+    nodes["left"], nodes["gain"] = -1, -np.inf
+    while depth < deepest and growing.keep_divisible(least):
         splits = _best_splits(codes, kinds, growing, least, criterion)
         growing.keep(splits["feature"] >= 0)
         splits, parents, depth = splits[splits["feature"] >= 0], growing.node, depth + 1
         growing.divide(codes, kinds, splits, n_nodes)
         children = growing.node
-        for name in ("feature", "code", "missing_left"):
+        for name in ("gain", "feature", "code", "missing_left"):
             nodes[name][parents] = splits[name]
         nodes["left"][parents] = children[::2]
         nodes["first"][children], nodes["depth"][children] = growing.first, depth
@@ -105,13 +109,12 @@ class _Growing:
 
     @classmethod
     def from_roots(
-        cls, labels: Bytes, weights: Integers | None, starts: Integers, trees: tuple[int, int]
+        cls, rows: NDArray[np.int32], labels: Bytes, weights: Integers | None, starts: Integers
     ) -> _Growing:
-        starts = starts[trees[0] : trees[1] + 1]
-        inside = slice(starts[0], starts[-1])
-        rows, node = np.arange(inside.start, inside.stop), np.arange(len(starts) - 1)
+        inside, node = slice(starts[0], starts[-1]), np.arange(len(starts) - 1)
         weights = None if weights is None else weights[inside]
-        return cls(rows, labels[inside], weights, starts - starts[0], node, starts[:-1])
+        places = rows[inside].astype(np.int64)  # which NumPy takes without a conversion
+        return cls(places, labels[inside], weights, starts - starts[0], node, starts[:-1])
 
     def _totals(self) -> Integers:
         count = np.diff(self.starts)
@@ -132,11 +135,7 @@ class _Growing:
         """Split every node; its children, two by two, are numbered from ``n_nodes`` on."""
         size = np.diff(self.starts)
         node = np.repeat(np.arange(len(splits)), size)
-        split = splits[node]
-        code = codes[split["feature"], self.rows]
-        is_category = kinds[split["feature"]] == CATEGORY
-        number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
-        left = np.where(is_category, code == split["code"], number_left)
+        left = goes_left(codes, kinds, splits[node], self.rows)
         order = order_by_code(2 * node + ~left)
         self.rows, self.labels = self.rows[order], self.labels[order]
         self.weights = None if self.weights is None else self.weights[order]
@@ -156,42 +155,68 @@ class _Growing:
         self.starts, self.node, self.first = offsets(size[nodes]), self.node[nodes], self.first[nodes]
 
 
+def goes_left(
+    codes: Bytes, kinds: Bytes, split: Records, rows: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Tell of each row whether it goes left at its split."""
+    code = codes[split["feature"], rows]
+    is_category = kinds[split["feature"]] == CATEGORY
+    number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
+    return np.where(is_category, code == split["code"], number_left)
+
+
 def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, criterion: int) -> Records:
     """Return the best split of each node.
 
     On a tie the first column wins, then the lowest code, then missing values on the right.
     """
-    rows, labels, starts = growing.rows, growing.labels, growing.starts
-    totals, n_nodes = growing.totals, len(starts) - 1
+    n_nodes = len(growing.node)
+    node = np.repeat(np.arange(n_nodes), np.diff(growing.starts))
+    cell = (growing.labels * np.int64(n_nodes) + node) * N_CODES
     best = np.zeros(n_nodes, SPLIT)
     best["gain"], best["feature"] = -np.inf, -1
-    cell = np.repeat(np.arange(n_nodes) * N_CODES, np.diff(starts))
-    labelled = cell + labels * np.int64(n_nodes * N_CODES)
+    for first, last in _alike(kinds, max(_AT_ONCE // max(len(cell), n_nodes * N_CODES), 1)):
+        bins = _bins(codes[first:last].take(growing.rows, axis=1), cell, growing)
+        found = _best_by_column(bins, int(kinds[first]), growing.totals, least, criterion)
+        column = found["gain"].argmax(axis=0)
+        winner = found[column, np.arange(n_nodes)]
+        winner["feature"] = first + column
+        better = winner["gain"] > best["gain"]
+        best[better] = winner[better]
+    return best
+
+
+def _alike(kinds: Bytes, most: int) -> list[tuple[int, int]]:
+    """Cut the columns into runs of one kind, of at most so many."""
+    ends = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    return [
+        (start, min(start + most, last))
+        for first, last in pairwise(ends)
+        for start in range(first, last, most)
+    ]
+
+
+def _best_by_column(bins: _Sums, kind: int, totals: Integers, least: int, criterion: int) -> Records:
+    """Return the best split (columns, nodes) of each node by each of some columns of one kind."""
     everything = _Sums(*totals.T[:, :, None])
-    for j in range(len(kinds)):
-        code = codes[j].take(rows)
-        bins = _counted(labelled + code, n_nodes)
-        if growing.weights is not None:
-            bins = _weighted(bins.count, cell + code, labels, growing.weights)
-        sides = _categories(bins) if kinds[j] == CATEGORY else _numbers(bins)
-        gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=2)
-        found = gains.reshape(n_nodes, -1).argmax(axis=1)
-        code, variant = found // len(sides), found % len(sides)
-        gain = gains[np.arange(n_nodes), code, variant]
-        winner = np.flatnonzero(gain > best["gain"])
-        code, variant = code[winner], variant[winner]
-        best["gain"][winner], best["feature"][winner], best["code"][winner] = gain[winner], j, code
-        if kinds[j] == CATEGORY:
-            best["missing_left"][winner] = code == MISSING
-        else:
-            larger = 2 * sides[0].count[winner, code] >= totals[winner, 0]
-            best["missing_left"][winner] = np.where(bins.count[winner, MISSING] > 0, variant, larger)
+    sides = _categories(bins) if kind == CATEGORY else _numbers(bins)
+    gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=-1)
+    gains = gains.reshape(*gains.shape[:2], -1)
+    code, variant = np.divmod(gains.argmax(axis=2), len(sides))
+    best = np.empty(code.shape, SPLIT)
+    best["gain"], best["code"] = gains.max(axis=2), code
+    if kind == CATEGORY:
+        best["missing_left"] = code == MISSING
+    else:
+        n_left = np.take_along_axis(sides[0].count, code[:, :, None], axis=2)[:, :, 0]
+        is_missing = bins.count[:, :, MISSING] > 0
+        best["missing_left"] = np.where(is_missing, variant, 2 * n_left >= totals[:, 0])
     return best
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """Counts, weights and weighted ones, each (nodes, codes)."""
+    """Counts, weights and weighted ones, each (columns, nodes, codes)."""
 
     count: Integers
     weight: Integers
@@ -209,21 +234,28 @@ class _Sums:
         return _Sums(count, weight, change(self.ones))
 
 
-def _counted(labelled: Integers, n_nodes: int) -> _Sums:
-    """Return the sums of each code in each node; the places of ones are behind those of zeros."""
-    zeros, ones = np.bincount(labelled, minlength=2 * n_nodes * N_CODES).reshape(2, n_nodes, N_CODES)
-    count = zeros + ones
-    return _Sums(count, count, ones)
+def _bins(codes: Bytes, cell: Integers, growing: _Growing) -> _Sums:
+    """Return the sums (columns, nodes, codes) of the rows' codes (columns, rows).
 
+    ``cell`` is where the codes of a row's node begin; those of ones are behind those of zeros.
+    """
+    k, n_cells = len(codes), 2 * len(growing.node) * N_CODES
+    place = codes + cell
+    if k > 1:
+        place += np.arange(k)[:, None] * n_cells
 
-def _weighted(count: Integers, place: Integers, labels: Bytes, weights: Integers) -> _Sums:
-    """Return the sums of each code in each node, by weight."""
-    # sums of integers below 2^53 are exact as floats
-    weight, ones = (
-        np.bincount(place, values, count.size).astype(np.int64).reshape(count.shape)
-        for values in (weights, weights * labels)
-    )
-    return _Sums(count, weight, ones)
+    def added(weights: Integers | None = None) -> Integers:
+        # sums of integers below 2^53 are exact as floats
+        repeated = None if weights is None else np.tile(weights, k)
+        sums = np.bincount(place.ravel(), repeated, k * n_cells).astype(np.int64, copy=False)
+        return sums.reshape(k, 2, -1, N_CODES)
+
+    counts = added()
+    count = counts[:, 0] + counts[:, 1]
+    if growing.weights is None:
+        return _Sums(count, count, counts[:, 1])
+    weights = added(growing.weights)
+    return _Sums(count, weights[:, 0] + weights[:, 1], weights[:, 1])
 
 
 def _categories(bins: _Sums) -> list[_Sums]:
@@ -233,17 +265,17 @@ def _categories(bins: _Sums) -> list[_Sums]:
 
 def _numbers(bins: _Sums) -> list[_Sums]:
     """Return what goes left below each edge: without, and where there are any with, what is missing."""
-    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=1)))
-    missing = bins.count[:, [MISSING]] > 0
+    left = bins.map(lambda sums: _without_last(sums.cumsum(axis=2)))
+    missing = bins.count[:, :, [MISSING]] > 0
     if not missing.any():
         return [left]
     both = missing & (left.count > 0)
     sums = zip((left.count, left.weight, left.ones), (bins.count, bins.weight, bins.ones), strict=True)
-    return [left, _Sums(*(np.where(both, below + own[:, [MISSING]], 0) for below, own in sums))]
+    return [left, _Sums(*(np.where(both, below + own[:, :, [MISSING]], 0) for below, own in sums))]
 
 
 def _without_last(sums: Integers) -> Integers:
-    sums[:, MISSING] = 0
+    sums[:, :, MISSING] = 0
     return sums
 
 

@@ -22,6 +22,11 @@ class TreePartitioner(Partitioner):
 
     Bounding their number alone, as scikit-learn's ``max_leaf_nodes`` does, lets them spend leaves on
     single rows, which explain nothing: measured, the bound is then up to a tenth lower.
+
+    Every node looks at every column. To look, from the third depth on, only at the eighth of the
+    columns that were best above would save at most a sixth of an audit's time, as growing takes less
+    than a third of it at 768 columns; measured over 8 splits of 20,000 rows, it explains 1.06 ± 0.01
+    times as much of image embeddings, and 0.98 ± 0.01 where columns matter only on one side of others.
     """
 
     region_ratio: float = 12
