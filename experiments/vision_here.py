@@ -23,8 +23,8 @@ import corruptions
 import epiloss
 from epiloss.errors import MissingExtraError
 from epiloss.extraction.frameworks import package, torch_module
-from nlp_sources import kept
 from protocol import Line, MissingError, Section, progress
+from study_sources import kept
 from vision_data import Labelled, cifar10, efficientnet_lite0, fashion_mnist
 from vision_measures import Findings, Predictions, extracted, kept_by_recalibration, overlap, studied
 

@@ -17,8 +17,8 @@ from epiloss.comparison import compared
 from epiloss.files import read_file
 from epiloss.plot import HeterogeneityDisplay
 from epiloss.plot.style import matplotlib_modules, plain
-from nlp_pictures import bars, save
 from protocol import Line, doubled, measure
+from study_pictures import bars, save
 
 _SHOWN = {"stump": "two regions by a balanced stump", "kmeans": "two regions by k-means"}
 _SMALLEST = 30  # rows of a group in the picture of groups

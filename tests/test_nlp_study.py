@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 
 import nlp
 import nlp_lid
-import nlp_sources
 import nlp_wordnet
 import nlp_yahoo
 import nlp_zeroshot
 import protocol
+import study_sources
 from epiloss import Estimate
 from nlp_lid import Text
 from protocol import MissingError
@@ -127,19 +127,19 @@ def test_a_package_that_cannot_be_had_is_told_in_one_sentence(
     with pytest.raises(
         MissingError, match=r"no-such-package==1 cannot be downloaded .* put x\.whl into"
     ):
-        nlp_sources.pip_download("no-such-package==1", tmp_path, "x.whl")
+        study_sources.pip_download("no-such-package==1", tmp_path, "x.whl")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MissingError, match="apt-get, which is not here"):
-        nlp_sources.apt_lists(tmp_path)
+        study_sources.apt_lists(tmp_path)
     with pytest.raises(MissingError, match="Debian package"):
-        nlp_sources.debian_package("wordnet-base", tmp_path)
+        study_sources.debian_package("wordnet-base", tmp_path)
 
 
 def test_what_is_in_the_cache_is_not_downloaded(tmp_path: Path) -> None:
     path = tmp_path / "packages" / "x.whl"
     path.parent.mkdir()
     path.write_bytes(b"here")
-    assert nlp_sources.pip_download("no-such-package==1", tmp_path, "x.whl") == path
+    assert study_sources.pip_download("no-such-package==1", tmp_path, "x.whl") == path
 
 
 def test_archives_are_read_by_member_and_cannot_write_elsewhere(tmp_path: Path) -> None:
@@ -148,20 +148,20 @@ def test_archives_are_read_by_member_and_cannot_write_elsewhere(tmp_path: Path) 
         archive.writestr("pack/model/a.txt", "a")
         archive.writestr("pack/model/deeper/b.txt", "b")
         archive.writestr("pack/model/../../escaped.txt", "c")
-    folder = nlp_sources.wheel_members(wheel, "pack/model", tmp_path / "out")
+    folder = study_sources.wheel_members(wheel, "pack/model", tmp_path / "out")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
     with tarfile.open(tmp_path / "x.tar", "w") as made:
         made.add(wheel, "deep/x.whl")
     with tarfile.open(tmp_path / "x.tar") as archive_:
-        assert nlp_sources.tar_member(archive_, "x.whl") == wheel.read_bytes()
+        assert study_sources.tar_member(archive_, "x.whl") == wheel.read_bytes()
         with pytest.raises(MissingError, match=r"has no y\.whl"):
-            nlp_sources.tar_member(archive_, "y.whl")
+            study_sources.tar_member(archive_, "y.whl")
 
 
 def test_arrays_are_kept_without_pickle(tmp_path: Path) -> None:
     path = tmp_path / "new" / "x.npz"
-    made = nlp_sources.kept(path, ("a",), lambda: {"a": np.arange(3)})
-    again = nlp_sources.kept(path, ("a",), lambda: pytest.fail("computed again"))
+    made = study_sources.kept(path, ("a",), lambda: {"a": np.arange(3)})
+    again = study_sources.kept(path, ("a",), lambda: pytest.fail("computed again"))
     assert made["a"].tolist() == again["a"].tolist() == [0, 1, 2]
 
 

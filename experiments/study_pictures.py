@@ -1,4 +1,4 @@
-"""The pictures that text studies share: grouping diagrams side by side, and losses as bars."""
+"""The pictures that studies share: grouping diagrams side by side, and losses as bars."""
 
 from __future__ import annotations
 
