@@ -30,6 +30,7 @@ from epiloss.results import for_json
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
 REGION_RATIO = 30
+OUTPUT, IMAGES = Path("experiments/output"), Path("docs/images/studies")
 COLUMNS = ("CL", "CL'", "GL", "GL'", "cross-fitted", "cross-fitted'")
 T = TypeVar("T")
 _ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "crossfit", "crossfit_after")
@@ -260,14 +261,26 @@ def read_section(path: Path) -> Section:
 
 def options(description: str) -> argparse.ArgumentParser:
     """Return a parser with the options of every study."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = _Options(description=description)
     cache = Path("~/.cache/epiloss-studies").expanduser()
     parser.add_argument("--quick", action="store_true", help="a small version, in under two minutes")
     parser.add_argument("--cache", type=Path, default=cache, help="downloads and computed arrays")
-    parser.add_argument("--output", type=Path, default=Path("experiments/output"), help="sections")
-    parser.add_argument("--images", type=Path, default=Path("docs/images/studies"), help="pictures")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help=f"sections; default {OUTPUT}")
+    parser.add_argument(
+        "--images", type=Path, help=f"pictures; default {IMAGES}, with --quick in the output folder"
+    )
     parser.add_argument("--seed", type=_seed, default=0)
     return parser
+
+
+class _Options(argparse.ArgumentParser):
+    """Puts pictures where they belong: those of small samples not into the documentation."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given, rest = super().parse_known_args(args, namespace)
+        if given.images is None:
+            given.images = given.output / "images" if given.quick else IMAGES
+        return given, rest
 
 
 def _seed(text: str) -> int:

@@ -50,13 +50,13 @@ class Run:
     sections: tuple[Section, ...]
 
 
-def run(name: str, given: Namespace, images: Path, scripts: Path = EXPERIMENTS) -> Run:
+def run(name: str, given: Namespace, scripts: Path = EXPERIMENTS) -> Run:
     """Run a study, and read the sections that it wrote."""
     folder = given.output / name
     for old in folder.glob("*.json"):
         old.unlink()  # of an earlier run
     command = [sys.executable, str(scripts / f"{name}.py"), "--output", str(folder)]
-    command += ["--cache", str(given.cache), "--images", str(images), "--seed", str(given.seed)]
+    command += ["--cache", str(given.cache), "--images", str(given.images), "--seed", str(given.seed)]
     if given.quick:
         command.append("--quick")
     start = time.perf_counter()
@@ -98,15 +98,12 @@ def main(arguments: Sequence[str] | None = None, scripts: Path = EXPERIMENTS) ->
     parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--page", type=Path, help=f"default {PAGE}; with --quick in the output folder")
     given = parser.parse_args(arguments)
-    target, images = given.page or PAGE, given.images
-    if given.quick:  # numbers of small samples do not belong into the documentation
-        target = given.page or given.output / "studies.md"
-        if images == parser.get_default("images"):
-            images = given.output / "images"
+    # numbers of small samples do not belong into the documentation
+    target = given.page or (given.output / "studies.md" if given.quick else PAGE)
     runs = []
     for name in [study for study in STUDIES if study in given.studies]:
         print(f"--- {name}", file=sys.stderr, flush=True)
-        runs.append(run(name, given, images, scripts))
+        runs.append(run(name, given, scripts))
     target.parent.mkdir(parents=True, exist_ok=True)
     write_text(target, page(runs, target.parent))
     for one in runs:

@@ -125,10 +125,25 @@ def test_options_are_those_of_every_study(capsys: pytest.CaptureFixture[str]) ->
     given = parser.parse_args(["--quick", "--cache", "there", "--seed", "3"])
     assert (given.quick, given.cache, given.seed) == (True, Path("there"), 3)
     assert given.output == Path("experiments/output")
-    assert given.images == Path("docs/images/studies")
     with pytest.raises(SystemExit):
         parser.parse_args(["--seed", "-1"])
     assert "at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "images"),
+    [
+        ([], "docs/images/studies"),
+        (["--quick"], "experiments/output/images"),
+        (["--quick", "--output", "there"], "there/images"),
+        (["--output", "there"], "docs/images/studies"),
+        (["--quick", "--images", "here"], "here"),
+    ],
+)
+def test_pictures_of_a_quick_run_go_to_the_documentation_only_if_told(
+    arguments: list[str], images: str
+) -> None:
+    assert protocol.options("A study.").parse_args(arguments).images == Path(images)
 
 
 def test_progress_is_silent_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
