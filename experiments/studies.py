@@ -18,6 +18,7 @@ from pathlib import Path
 
 from epiloss.atomic import write_text
 from protocol import Section, as_markdown, options, read_section
+from study_claims import within
 
 EXPERIMENTS = Path(__file__).parent
 STUDIES = ("vision", "nlp", "ratings", "examples")  # the order of the page
@@ -69,7 +70,7 @@ def run(name: str, given: Namespace, scripts: Path = EXPERIMENTS) -> Run:
 
 def page(runs: Sequence[Run], folder: Path) -> str:
     """Return the page, whose links start in ``folder``."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, shown(runs)]
     for one in runs:
         parts += [as_markdown(section, folder) for section in one.sections]
         if one.sections:
@@ -78,6 +79,17 @@ def page(runs: Sequence[Run], folder: Path) -> str:
     if failed:
         parts.append(f"Did not run to its end here: {', '.join(failed)}.\n")
     return "\n".join(parts)
+
+
+def shown(runs: Sequence[Run]) -> str:
+    """Return what the studies were to show, as they counted it."""
+    sections = [section for one in runs for section in one.sections]
+    lines = [line for section in sections for line in section.lines]
+    points = [f"All tables with GL and GL': {within(lines)}."] if lines else []
+    points += [f"{section.title}: {finding}." for section in sections for finding in section.findings]
+    return "\n".join(
+        ["**What was to be shown**, counted by the script:", "", *(f"- {point}" for point in points), ""]
+    )
 
 
 def duration(seconds: float) -> str:

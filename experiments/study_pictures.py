@@ -14,6 +14,7 @@ from epiloss.plot.style import BLUE, ORANGE, SKY, faded, legend_below, matplotli
 from protocol import Line, doubled
 
 RESOLUTION = 110  # dots per inch
+HIGHEST, ROW = 10.0, 0.75  # inches of all bars, and of those of a line where there is room
 
 
 def save(figure: Any, path: Path) -> Path:
@@ -46,7 +47,9 @@ def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2)
 def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     """Draw the losses of each line before and after isotonic recalibration, with their intervals."""
     pyplot = matplotlib_modules()
-    figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + 0.75 * len(lines)), layout="constrained")
+    row = min(ROW, HIGHEST / len(lines))
+    narrow = row < 0.5  # no room for two lines of text
+    figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + row * len(lines)), layout="constrained")
     kinds = (
         ("cl", "calibration loss", ORANGE, 0.30),
         ("cl_after", "calibration loss after isotonic", "#F5D48A", 0.12),
@@ -61,7 +64,12 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
         ax.barh(place + offset, values, 0.17, color=colour, label=label)
         ax.errorbar(values, place + offset, xerr=errors, fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
     ax.axvline(0, color=faded(ax, 0.5), lw=0.8)
-    ax.set_yticks(place, [plain(f"{line.name}\naccuracy {line.accuracy:.3f}") for line in lines])
+    between = ", " if narrow else "\naccuracy "
+    names = [plain(f"{line.name}{between}{line.accuracy:.3f}") for line in lines]
+    ax.set_yticks(place, names, fontsize=8 if narrow else None)
+    ax.set_ylim(-0.6, len(lines) - 0.4)
+    if narrow:
+        ax.set_ylabel("network, accuracy")
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("Brier score over both classes")
     ax.set_title(plain(title), fontsize=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,7 @@ PAPER = {"accuracy": 0.711, "CL": 0.091, "GL": 0.015}
 @cache
 def measured() -> tuple[Line, Audit]:
     sample = PROBLEM.sample(4_000, random_state=1)
-    return protocol.measure("a | b", sample.y, sample.scores, sample.X, paper=PAPER)
+    return protocol.measure("a | b", sample.y, sample.scores, sample.X, published=PAPER)
 
 
 def test_losses_are_twice_those_of_the_audit_by_the_papers_options() -> None:
@@ -93,6 +94,8 @@ def test_tables_show_every_number_and_the_papers_below() -> None:
     assert "a \\| b" in rows[2]
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
     assert [cell.strip() for cell in rows[3].split("|")][3:7] == ["*0.711*", "*0.091*", "", "*0.015*"]
+    other = protocol.markdown([replace(line, publisher="torchvision's")])
+    assert "| *torchvision's* |" in other
 
 
 def test_columns_of_the_text_table_start_below_each_other() -> None:
@@ -108,7 +111,9 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     tenth = Estimate(0.1)
     bare = Line("bare", 3, 0.5, tenth, tenth, tenth, tenth, None, None, 0.1)
     image = tmp_path / "images" / "two-regions.png"
-    section = Section("Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|")
+    section = Section(
+        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", ("So it is",)
+    )
     page = protocol.write_section(section, tmp_path / "new" / "folder")
     assert page.name == "truth-known-ratings.md"
     assert "](../../images/two-regions.png)" in page.read_text()
@@ -117,6 +122,7 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [one.to_dict() for one in again.lines] == [line.to_dict(), bare.to_dict()]
     assert again.images[0].resolve() == image.resolve()
     assert (again.title, again.text, again.extra) == (section.title, section.text, section.extra)
+    assert again.findings == section.findings
     assert protocol.as_markdown(again, page.parent) == page.read_text()
 
 

@@ -1,0 +1,70 @@
+"""What the studies say that they show is counted, and rightly."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+from pathlib import Path
+
+import pytest
+
+from epiloss import Estimate
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
+
+import study_claims
+from protocol import Line
+from study_claims import Kept
+
+
+def between(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, low=low, high=high)
+
+
+def line(name: str, gl: Estimate, after: Estimate, crossfit: Estimate | None = None) -> Line:
+    loss = between(0.0, 0.2)
+    return Line(name, 100, 0.5, loss, loss, gl, after, crossfit, crossfit, 1.0)
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(study_claims).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "within", "overlapping"),
+    [
+        (between(0, 2), between(1.2, 1.8), 1, 1),
+        (between(1.2, 1.8), between(0, 2), 0, 1),  # of GL', not of GL, it is the interval that is wide
+        (between(0.8, 1.2), between(1.1, 1.7), 0, 1),
+        (between(0.8, 1.2), between(1.3, 2.7), 0, 0),
+        (Estimate(1), Estimate(1), 0, 0),
+    ],
+)
+def test_what_is_kept_lies_in_the_interval_before(
+    before: Estimate, after: Estimate, within: int, overlapping: int
+) -> None:
+    assert study_claims.counted([(before, after)]) == Kept(1, within, overlapping)
+
+
+def test_reasons_are_given_only_where_something_moved() -> None:
+    same, moved = between(0, 2), between(3, 4)
+    still = study_claims.kept_by_recalibration([line("a", same, same, same)])
+    assert "in 1 of 1 rows by trees and in 1 of 1 cross-fitted" in still
+    assert "other bins" not in still
+    assert "half as many rows" not in still
+    text = study_claims.kept_by_recalibration([line("a", same, moved), line("b", same, same)])
+    assert "in 1 of 2 rows by trees (their intervals overlap in 1)" in text
+    assert "the largest change is +2.5000: they cut level sets" in text
+    assert "cross-fitted" not in text
+
+
+def test_a_rise_is_told_step_by_step() -> None:
+    one, two, three = between(0, 0.2), between(0.1, 0.3), between(0.4, 0.6)
+    lines = [line("a", one, one), line("b", two, two), line("c", three, three)]
+    told = study_claims.over_shifts(lines)
+    assert told == (
+        "GL rises at each step over a, b, c (0.1000, 0.2000, 0.5000); at 1 of 2 steps the intervals "
+        "lie apart"
+    )
+    back = study_claims.over_shifts([line("a", three, three), line("b", one, one)])
+    assert back.startswith("GL rises at 0 of 1 steps")
