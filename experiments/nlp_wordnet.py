@@ -5,8 +5,9 @@ a gloss with a hypothesis; a new head, and the network under it, learn for one e
 topics. It is tested on other glosses of these topics, and on five topics it never saw.
 
 BART knew from MNLI that a hypothesis may be anything. Five topics alone teach MiniLM to know these five
-by heart, and to say yes to any other; so it learns of each gloss its topic and its hypernym ("This text
-is about duck."), each among four that do not hold. Hypernyms are words of the five topics too.
+by heart and to say yes to most others (accuracy 0.51 on unseen topics); so it learns of each gloss its
+topic and its hypernym ("This text is about duck."), each among four that do not hold. Hypernyms are
+words of the five topics too.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def table(lines: Sequence[Line]) -> str:
     """Return the lines as aligned text, each with what was published below it."""
     rows = [["", "n", "accuracy", *COLUMNS]]
     for line in lines:
-        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        cells = ["" if one is None else f"{one:z.4f}" for one in line.estimates]
         rows.append([line.name, f"{line.n:,}", f"{line.accuracy:.3f}", *cells])
         if line.published is not None:
             rows.append([f"  {line.publisher}", "", *_published_cells(line.published, "")])
@@ -192,7 +192,7 @@ def markdown(lines: Sequence[Line]) -> str:
     head = ["", "rows", "accuracy", *COLUMNS, "audit"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for line in lines:
-        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        cells = ["" if one is None else f"{one:z.4f}" for one in line.estimates]
         time_taken = f"{line.seconds:.1f} s"
         rows.append([escaped(line.name), f"{line.n:,}", f"{line.accuracy:.3f}", *cells, time_taken])
         if line.published is not None:

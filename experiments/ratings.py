@@ -181,7 +181,7 @@ def tables(found: Sequence[Found]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for one in found:
-        losses = " | ".join(f"{loss:.4f}" for loss in (*one.cl, *one.direct))
+        losses = " | ".join(f"{loss:z.4f}" for loss in (*one.cl, *one.direct))
         first.append(
             f"| {escaped(one.name)} | {one.n:,} | {one.accuracy:.3f} | {losses} | {one.seconds:.0f} s |"
         )
@@ -192,7 +192,7 @@ def tables(found: Sequence[Found]) -> str:
     for one in found:
         for name in one.partition:
             bounds = (*one.partition[name], *one.crossfit[name])
-            losses = " | ".join(f"{loss:.4f}" for loss in bounds)
+            losses = " | ".join(f"{loss:z.4f}" for loss in bounds)
             seen = one.crossfit[name][0].value / one.direct[0].value
             second.append(f"| {escaped(one.name)} | {escaped(name)} | {losses} | {seen:z.0%} |")
     return "\n".join([*first, "", *second])

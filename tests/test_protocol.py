@@ -87,8 +87,8 @@ def test_tables_show_every_number_and_the_papers_below() -> None:
     line, _ = measured()
     text, marked = protocol.table([line]), protocol.markdown([line])
     for one in line.estimates:
-        assert f"{one:.4f}" in text
-        assert f"{one:.4f}" in marked
+        assert f"{one:z.4f}" in text
+        assert f"{one:z.4f}" in marked
     assert text.splitlines()[2].split() == ["the", "paper's", "0.711", "0.091", "0.015"]
     rows = marked.splitlines()
     assert "a \\| b" in rows[2]
@@ -102,7 +102,7 @@ def test_columns_of_the_text_table_start_below_each_other() -> None:
     line, _ = measured()
     head, *rows = protocol.table([line]).splitlines()
     start = head.index("CL")
-    assert rows[0][start:].startswith(f"{line.cl:.4f}")
+    assert rows[0][start:].startswith(f"{line.cl:z.4f}")
     assert rows[1][start:].startswith("0.091")
 
 

@@ -74,8 +74,8 @@ def test_the_tables_and_the_text_hold_the_numbers(tmp_path: Path) -> None:
     text, tables = ratings.paragraph([one, one], 199), ratings.tables([one, one])
     assert "of 24 bounds lie below the measured grouping loss, and none has its interval above" in text
     assert "in 2 of 2 domains where it is measured" in text
-    assert f"{one.direct[0]:.4f}" in tables
-    assert f"{one.crossfit['noise'][1]:.4f}" in tables
+    assert f"{one.direct[0]:z.4f}" in tables
+    assert f"{one.crossfit['noise'][1]:z.4f}" in tables
     assert ratings.picture([one, one], tmp_path / "x" / "bounds.png").stat().st_size > 10_000
 
 
