@@ -205,7 +205,7 @@ def paragraph(lines: Sequence[Line]) -> str:
         f"The paper finds that a network's grouping loss grows out of its own distribution and that "
         f"recalibration leaves it. Here a pre-trained identifier meets {first.n:,} texts in "
         f"14 languages (the four in other scripts have no accents to strip). Its accuracy goes from "
-        f"{first.accuracy:.3f} on {first.name} to {last.accuracy:.3f} on {last.name}. "
+        f"{first.accuracy:.3f} ({first.name}) to {last.accuracy:.3f} ({last.name}). "
         f"{over_shifts(lines)}. {kept_by_recalibration(lines)}. What differs: these are shifts that we "
         f"made, of another task than the paper's, so its figures have no counterpart here."
     )

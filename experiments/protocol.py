@@ -56,6 +56,8 @@ class Line:
     seconds: float  # of the audit
     published: Mapping[str, float] | None = None  # by the names accuracy, CL, CL', GL, GL'
     publisher: str = "the paper's"
+    induced: float | None = None  # by binning, and subtracted from GL
+    induced_after: float | None = None
 
     @property
     def estimates(self) -> tuple[Estimate | None, ...]:
@@ -132,6 +134,8 @@ def measure(
         seconds,
         published,
         publisher,
+        SCALE * result.induced,
+        SCALE * after.induced,
     )
     return line, result
 

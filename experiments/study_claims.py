@@ -85,14 +85,11 @@ def within(lines: Sequence[Line]) -> str:
 def kept_by_recalibration(lines: Sequence[Line]) -> str:
     """Say how far isotonic recalibration moves the bounds on the grouping loss, and why."""
     trees, crossfit = tree_pairs(lines), crossfit_pairs(lines)
-    change = max((after.value - before.value for before, after in trees), key=abs)
     text = (
         f"Isotonic recalibration takes the calibration loss to at most "
         f"{max(line.cl_after.value for line in lines):z.4f}. {within(lines)}. By trees the largest "
-        f"change is {change:+.4f}"
+        f"change is {_largest_change(lines, explain=counted(trees).within < len(trees))}"
     )
-    if counted(trees).within < len(trees):
-        text += ": they cut level sets into regions, and recalibrated scores fall into other bins"
     if not crossfit:
         return text
     changes = [after.value - before.value for before, after in crossfit]
@@ -102,10 +99,25 @@ def kept_by_recalibration(lines: Sequence[Line]) -> str:
     return text
 
 
+def _largest_change(lines: Sequence[Line], *, explain: bool) -> str:
+    """Say which bound by trees moves most, and which of its two parts does: explained less induced."""
+    line = max(lines, key=lambda line: abs(line.gl_after.value - line.gl.value))
+    change = line.gl_after.value - line.gl.value
+    text = f"{change:+z.4f} ({line.name})"
+    if not explain or line.induced is None or line.induced_after is None:
+        return text
+    induced = line.induced_after - line.induced
+    return (
+        f"{text}, because recalibrated scores fall into other bins: regions of these explain "
+        f"{change + induced:+z.4f}, and what binning itself induces, which is subtracted, changes by "
+        f"{induced:+z.4f}"
+    )
+
+
 def _range(changes: Sequence[float]) -> str:
     if len(changes) == 1:
-        return f"{changes[0]:+.4f}"
-    return f"{min(changes):+.4f} to {max(changes):+.4f}"
+        return f"{changes[0]:+z.4f}"
+    return f"{min(changes):+z.4f} to {max(changes):+z.4f}"
 
 
 def direction(before: Line, after: Line) -> str:
@@ -120,9 +132,6 @@ def over_shifts(lines: Sequence[Line]) -> str:
     steps = list(pairwise(lines))
     up = sum(before.gl.value < after.gl.value for before, after in steps)
     surely = sum(direction(before, after) == "rises" for before, after in steps)
-    values = ", ".join(f"{line.gl.value:z.4f}" for line in lines)
-    order = "rises at each step" if up == len(steps) else f"rises at {up} of {len(steps)} steps"
-    return (
-        f"GL {order} over {', '.join(line.name for line in lines)} ({values}); at {surely} of "
-        f"{len(steps)} steps the intervals lie apart"
-    )
+    values = ", ".join(f"{line.gl.value:z.4f} ({line.name})" for line in lines)
+    order = "at each step" if up == len(steps) else f"at {up} of {len(steps)} steps"
+    return f"GL rises {order}: {values}; at {surely} of {len(steps)} the intervals lie apart"

@@ -10,6 +10,7 @@ import numpy as np
 
 from epiloss import Audit, Estimate
 from epiloss.atomic import replacing
+from epiloss.plot import GroupingDisplay
 from epiloss.plot.style import BLUE, ORANGE, SKY, faded, legend_below, matplotlib_modules, plain
 from protocol import Line, doubled
 
@@ -36,12 +37,22 @@ def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2)
     )
     for ax in axes.ravel()[len(results) :]:
         ax.set_axis_off()
+    drawn = []
     for ax, (name, result) in zip(axes.ravel(), results, strict=False):
-        result.plot(ax, legend=ax is axes[-1, 0])
+        drawn.append(result.plot(ax))
         losses = doubled(result.calibration_loss), doubled(result.partition_bound)
         title = f"{plain(name)}\nCL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"
         ax.set_title(title, fontsize=9.5)
+    keep_fullest_legend(drawn, len(results) - columns * (rows - 1))
     return save(figure, path)
+
+
+def keep_fullest_legend(drawn: Sequence[GroupingDisplay], last: int) -> None:
+    """Leave one legend, below one of the ``last`` diagrams: that which names most of what is drawn."""
+    fullest = max(drawn[-last:], key=lambda one: len(one.legend_.get_texts()))
+    for one in drawn:
+        if one is not fullest:
+            one.legend_.remove()
 
 
 def bars(lines: Sequence[Line], path: Path, title: str) -> Path:

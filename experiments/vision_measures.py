@@ -18,7 +18,7 @@ from epiloss.files import read_file
 from epiloss.plot import HeterogeneityDisplay
 from epiloss.plot.style import matplotlib_modules, plain
 from protocol import Line, doubled, measure
-from study_pictures import bars, save
+from study_pictures import bars, keep_fullest_legend, save
 
 _SHOWN = {"stump": "two regions by a balanced stump", "kmeans": "two regions by k-means"}
 _SMALLEST = 30  # rows of a group in the picture of groups
@@ -107,9 +107,11 @@ def diagrams(name: str, result: Audit, path: Path) -> Path:
     """Draw the grouping diagrams with two regions a level set, by stumps and by k-means."""
     figure, axes = matplotlib_modules().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
     losses = doubled(result.calibration_loss), doubled(result.partition_bound)
+    drawn = []
     for ax, (partition, words) in zip(axes, _SHOWN.items(), strict=True):
-        result.plot(ax, partition=partition, legend=ax is axes[0])
+        drawn.append(result.plot(ax, partition=partition))
         ax.set_title(words, fontsize=9.5)
+    keep_fullest_legend(drawn, len(drawn))
     figure.suptitle(plain(f"{name}: CL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"), fontsize=11)
     return save(figure, path)
 
