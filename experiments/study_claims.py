@@ -108,8 +108,8 @@ def _largest_change(lines: Sequence[Line], *, explain: bool) -> str:
         return text
     induced = line.induced_after - line.induced
     return (
-        f"{text}, because recalibrated scores fall into other bins: regions of these explain "
-        f"{change + induced:+z.4f}, and what binning itself induces, which is subtracted, changes by "
+        f"{text}, because recalibrated scores fall into other bins: what regions explain changes by "
+        f"{change + induced:+z.4f}, and what binning itself induces, which is subtracted, by "
         f"{induced:+z.4f}"
     )
 
@@ -130,6 +130,12 @@ def direction(before: Line, after: Line) -> str:
 def over_shifts(lines: Sequence[Line]) -> str:
     """Say whether the bound by trees rises from each line to the next, and by how much for sure."""
     steps = list(pairwise(lines))
+    if len(steps) == 1:
+        first, last = lines
+        return (
+            f"GL {direction(first, last)} from {first.gl:z.4f} ({first.name}) to {last.gl:z.4f} "
+            f"({last.name})"
+        )
     up = sum(before.gl.value < after.gl.value for before, after in steps)
     surely = sum(direction(before, after) == "rises" for before, after in steps)
     values = ", ".join(f"{line.gl.value:z.4f} ({line.name})" for line in lines)

@@ -187,8 +187,8 @@ def test_the_bars_and_the_text_are_of_the_lines(tmp_path: Path) -> None:
         protocol.Line("b", 10, 0.8, one, one, two, two, one, one, 0.1),
     ]
     text = nlp_lid.paragraph(lines)
-    assert "GL rises at each step: 0.0100 (a), 0.0200 (b); at 1 of 1 the intervals lie apart" in text
-    assert "GL rises at 0 of 1 steps: 0.0200 (b)" in nlp_lid.paragraph(lines[::-1])
+    assert "GL rises from 0.0100 [0.0080, 0.0120] (a) to 0.0200 [0.0180, 0.0220] (b)" in text
+    assert "GL falls from 0.0200" in nlp_lid.paragraph(lines[::-1])
     assert "in 1 of 2 rows by trees and in 1 of 2 cross-fitted" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import sys
 from pathlib import Path
 
@@ -85,3 +86,15 @@ def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) ->
     common = ["--quick", "--output", str(tmp_path / "out"), "--cache", str(tmp_path)]
     assert studies.main([*common, "--studies", "nlp"], scripts) == 0
     assert not old.exists()
+
+
+def test_the_readme_quotes_the_page_of_the_studies() -> None:
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    section = readme[readme.index("## What it finds") : readme.index("## How fast it is")]
+    page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\d\.\d+", section)
+    assert quoted
+    assert [number for number in quoted if number not in page] == []
+    assert "(80 of 80 bounds lie below it)" in " ".join(section.split())
+    assert "80 of 80 bounds lie below the measured grouping loss" in page

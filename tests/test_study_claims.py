@@ -65,8 +65,8 @@ def test_a_change_is_split_into_what_is_explained_and_what_is_induced() -> None:
     moved = replace(line("a", between(0.2, 0.4), between(0.7, 0.9)), induced=0.2, induced_after=0.1)
     text = study_claims.kept_by_recalibration([moved])
     assert "+0.5000 (a), because recalibrated scores fall into other bins" in text
-    assert "regions of these explain +0.4000" in text
-    assert text.endswith("changes by -0.1000")
+    assert "what regions explain changes by +0.4000" in text
+    assert text.endswith("which is subtracted, by -0.1000")
 
 
 def test_a_rise_is_told_step_by_step() -> None:
@@ -76,5 +76,7 @@ def test_a_rise_is_told_step_by_step() -> None:
     assert told == (
         "GL rises at each step: 0.1000 (a), 0.2000 (b), 0.5000 (c); at 1 of 2 the intervals lie apart"
     )
-    back = study_claims.over_shifts([line("a", three, three), line("b", one, one)])
-    assert back.startswith("GL rises at 0 of 1 steps")
+    back = study_claims.over_shifts(lines[::-1])
+    assert back.startswith("GL rises at 0 of 2 steps: 0.5000 (c)")
+    two_lines = study_claims.over_shifts([lines[2], lines[0]])
+    assert two_lines == "GL falls from 0.5000 [0.4000, 0.6000] (c) to 0.1000 [0.0000, 0.2000] (a)"
