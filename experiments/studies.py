@@ -34,7 +34,7 @@ and the other half evaluates, 15 bins of equal width, in each a decision tree wi
 region; the same again after isotonic recalibration, marked by a dash (CL', GL'). Unlike the paper, the
 halves then change places and both results are averaged. CL is the calibration loss and GL a lower bound
 on the grouping loss. *Cross-fitted* is our own bound, without bins. Brackets are 95% intervals. Rows in
-italics are published figures, and whose.
+italics are published figures.
 
 **Scale.** Brier scores summed over both classes, as in the paper: twice what `epiloss.audit` reports.
 

@@ -237,9 +237,9 @@ def sections(given: Namespace) -> Iterator[Section]:
         if not given.quick:
             found = studied("cifar10", "CIFAR-10", cifar_predictions(given.cache, given.seed), **where)
             title = "CIFAR-10 with EfficientNet-Lite0"
-            finding = shifted(found.lines, "linear head")
+            findings = [shifted(found.lines, name) for name in ("linear head", "zero-shot")]
             text = cifar_text(found.lines)
-            yield Section(title, found.lines, text, found.images, pages(found), [finding])
+            yield Section(title, found.lines, text, found.images, pages(found), findings)
         predictions = fashion_predictions(given.cache, given.seed, given.quick)
         found = studied("fashion-mnist", "Fashion-MNIST", predictions, **where)
         title = "Fashion-MNIST with a small network"
