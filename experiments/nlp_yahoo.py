@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nlp_minilm import load_torch
-from nlp_pictures import bars, diagrams
-from nlp_sources import kept
+from minilm import load_torch
 from nlp_wordnet import PAPER
 from nlp_zeroshot import Pairs, paired, scored
 from protocol import Line, MissingError, Section, measure
+from study_claims import kept_by_recalibration
+from study_pictures import bars, diagrams
+from study_sources import kept
 
 TITLE = "Zero-shot topics of Yahoo Answers (BART)"
 TOPICS = (  # in the order of the classes 1 to 10 of the files
@@ -132,7 +133,7 @@ def lines_of(
                 seed=seed,
                 task="binary",
                 clusters=pairs.clusters,
-                paper=PAPER[name] if paper else None,
+                published=PAPER[name] if paper else None,
                 display={"title": np.array(pairs.texts), "hypothesis": np.array(pairs.hypotheses)},
             )
         )
@@ -158,16 +159,17 @@ def paragraph(lines: Sequence[Line]) -> str:
     """Say how far the numbers are from the paper's."""
     told = []
     for line in lines:
-        assert line.paper is not None
+        assert line.published is not None
         ours = (line.accuracy, line.cl.value, line.gl.value, line.gl_after.value)
         parts = [
-            f"{name} {value:z.3f} ({line.paper[name]:.3f})"
+            f"{name} {value:z.3f} ({line.published[name]:.3f})"
             for name, value in zip(("accuracy", "CL", "GL", "GL'"), ours, strict=True)
         ]
         told.append(f"on {line.name} {', '.join(parts)}")
     return (
         f"The paper's study with its network and data, its numbers in brackets: "
-        f"{'; '.join(told)}. Intervals are by question, each of which is paired with five topics."
+        f"{'; '.join(told)}. {kept_by_recalibration(lines)}. Intervals are by question, each of which "
+        f"is paired with five topics."
     )
 
 

@@ -30,6 +30,7 @@ from epiloss.results import for_json
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
 REGION_RATIO = 30
+OUTPUT, IMAGES = Path("experiments/output"), Path("docs/images/studies")
 COLUMNS = ("CL", "CL'", "GL", "GL'", "cross-fitted", "cross-fitted'")
 T = TypeVar("T")
 _ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "crossfit", "crossfit_after")
@@ -53,7 +54,10 @@ class Line:
     crossfit: Estimate | None
     crossfit_after: Estimate | None
     seconds: float  # of the audit
-    paper: Mapping[str, float] | None = None  # by the names accuracy, CL, CL', GL, GL'
+    published: Mapping[str, float] | None = None  # by the names accuracy, CL, CL', GL, GL'
+    publisher: str = "the paper's"
+    induced: float | None = None  # by binning, and subtracted from GL
+    induced_after: float | None = None
 
     @property
     def estimates(self) -> tuple[Estimate | None, ...]:
@@ -86,7 +90,8 @@ def measure(
     seed: int = 0,
     task: str | None = None,
     classes: Sequence[Any] | None = None,
-    paper: Mapping[str, float] | None = None,
+    published: Mapping[str, float] | None = None,
+    publisher: str = "the paper's",
     display: Any = None,
     clusters: Any = None,
     crossfit: bool = True,
@@ -127,7 +132,10 @@ def measure(
         None if result.crossfit_bound is None else doubled(result.crossfit_bound),
         None if after.crossfit_bound is None else doubled(after.crossfit_bound),
         seconds,
-        paper,
+        published,
+        publisher,
+        SCALE * result.induced,
+        SCALE * after.induced,
     )
     return line, result
 
@@ -166,13 +174,13 @@ def accuracy(result: Audit) -> float:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Return the lines as aligned text, each with the paper's below it where there is one."""
+    """Return the lines as aligned text, each with what was published below it."""
     rows = [["", "n", "accuracy", *COLUMNS]]
     for line in lines:
-        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        cells = ["" if one is None else f"{one:z.4f}" for one in line.estimates]
         rows.append([line.name, f"{line.n:,}", f"{line.accuracy:.3f}", *cells])
-        if line.paper is not None:
-            rows.append(["  the paper's", "", *_paper_cells(line.paper, "")])
+        if line.published is not None:
+            rows.append([f"  {line.publisher}", "", *_published_cells(line.published, "")])
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -184,15 +192,16 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Return the lines as a table of markdown, each with the paper's below it where there is one."""
+    """Return the lines as a table of markdown, each with what was published below it."""
     head = ["", "rows", "accuracy", *COLUMNS, "audit"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for line in lines:
-        cells = ["" if one is None else f"{one:.4f}" for one in line.estimates]
+        cells = ["" if one is None else f"{one:z.4f}" for one in line.estimates]
         time_taken = f"{line.seconds:.1f} s"
         rows.append([escaped(line.name), f"{line.n:,}", f"{line.accuracy:.3f}", *cells, time_taken])
-        if line.paper is not None:
-            rows.append(["*the paper's*", "", *_paper_cells(line.paper, "*"), ""])
+        if line.published is not None:
+            cells = _published_cells(line.published, "*")
+            rows.append([f"*{escaped(line.publisher)}*", "", *cells, ""])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -201,20 +210,24 @@ def escaped(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _paper_cells(paper: Mapping[str, float], mark: str) -> list[str]:
-    known = (paper.get(name) for name in ("accuracy", *COLUMNS))
+def _published_cells(published: Mapping[str, float], mark: str) -> list[str]:
+    known = (published.get(name) for name in ("accuracy", *COLUMNS))
     return ["" if value is None else f"{mark}{value:.3f}{mark}" for value in known]
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a study has to say: a table, pictures, a paragraph, and further tables in ``extra``."""
+    """What a study has to say: a table, pictures, a paragraph, and further tables in ``extra``.
+
+    ``findings`` are sentences on what it was to show, for the head of the page.
+    """
 
     title: str
     lines: Sequence[Line]
     text: str
     images: Sequence[Path]
     extra: str = ""
+    findings: Sequence[str] = ()
 
     @property
     def slug(self) -> str:
@@ -241,6 +254,7 @@ def write_section(section: Section, folder: Path) -> Path:
         "title": section.title,
         "text": section.text,
         "extra": section.extra,
+        "findings": list(section.findings),
         "images": [Path(os.path.relpath(image, folder)).as_posix() for image in section.images],
         "lines": [line.to_dict() for line in section.lines],
     }
@@ -255,19 +269,33 @@ def read_section(path: Path) -> Section:
     plain = json.loads(path.read_text(encoding="utf-8"))
     lines = [Line.from_dict(line) for line in plain["lines"]]
     images = [path.parent / image for image in plain["images"]]
-    return Section(plain["title"], lines, plain["text"], images, plain["extra"])
+    return Section(
+        plain["title"], lines, plain["text"], images, plain["extra"], tuple(plain["findings"])
+    )
 
 
 def options(description: str) -> argparse.ArgumentParser:
     """Return a parser with the options of every study."""
-    parser = argparse.ArgumentParser(description=description)
+    parser = _Options(description=description)
     cache = Path("~/.cache/epiloss-studies").expanduser()
     parser.add_argument("--quick", action="store_true", help="a small version, in under two minutes")
     parser.add_argument("--cache", type=Path, default=cache, help="downloads and computed arrays")
-    parser.add_argument("--output", type=Path, default=Path("experiments/output"), help="sections")
-    parser.add_argument("--images", type=Path, default=Path("docs/images/studies"), help="pictures")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help=f"sections; default {OUTPUT}")
+    parser.add_argument(
+        "--images", type=Path, help=f"pictures; default {IMAGES}, with --quick in the output folder"
+    )
     parser.add_argument("--seed", type=_seed, default=0)
     return parser
+
+
+class _Options(argparse.ArgumentParser):
+    """Puts pictures where they belong: those of small samples not into the documentation."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given, rest = super().parse_known_args(args, namespace)
+        if given.images is None:
+            given.images = given.output / "images" if given.quick else IMAGES
+        return given, rest
 
 
 def _seed(text: str) -> int:

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from epiloss import Estimate
 from epiloss.scoring import Floats
-from nlp_sources import kept
 from protocol import SCALE, Line, MissingError, Section, measure
+from study_claims import kept_by_recalibration
+from study_sources import kept
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 WEEKS_WORKED = "column 39"
@@ -128,5 +129,6 @@ def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
         f"loss is at least {least:.4f}, and more by what boosting leaves. The bounds find {found}: "
         f"{logistic.gl.value / least:z.0%} and {logistic.crossfit.value / least:z.0%} of what is so "
         f"proven. Of boosting itself they find {boosting.gl.value:z.4f} and "
-        f"{boosting.crossfit.value:z.4f}."
+        f"{boosting.crossfit.value:z.4f}. {kept_by_recalibration(lines)}. There is no figure of "
+        f"the paper to compare with."
     )

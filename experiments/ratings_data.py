@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.scoring import Floats
-from nlp_sources import pip_download, tar_member
+from study_sources import pip_download, tar_member
 
 SOURCE = ("vaderSentiment==3.3.2", "vaderSentiment-3.3.2.tar.gz")
 INSIDE = "hutto_ICWSM_2014.tar.gz"

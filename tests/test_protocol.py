@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +26,7 @@ PAPER = {"accuracy": 0.711, "CL": 0.091, "GL": 0.015}
 @cache
 def measured() -> tuple[Line, Audit]:
     sample = PROBLEM.sample(4_000, random_state=1)
-    return protocol.measure("a | b", sample.y, sample.scores, sample.X, paper=PAPER)
+    return protocol.measure("a | b", sample.y, sample.scores, sample.X, published=PAPER)
 
 
 def test_losses_are_twice_those_of_the_audit_by_the_papers_options() -> None:
@@ -86,20 +87,22 @@ def test_tables_show_every_number_and_the_papers_below() -> None:
     line, _ = measured()
     text, marked = protocol.table([line]), protocol.markdown([line])
     for one in line.estimates:
-        assert f"{one:.4f}" in text
-        assert f"{one:.4f}" in marked
+        assert f"{one:z.4f}" in text
+        assert f"{one:z.4f}" in marked
     assert text.splitlines()[2].split() == ["the", "paper's", "0.711", "0.091", "0.015"]
     rows = marked.splitlines()
     assert "a \\| b" in rows[2]
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
     assert [cell.strip() for cell in rows[3].split("|")][3:7] == ["*0.711*", "*0.091*", "", "*0.015*"]
+    other = protocol.markdown([replace(line, publisher="torchvision's")])
+    assert "| *torchvision's* |" in other
 
 
 def test_columns_of_the_text_table_start_below_each_other() -> None:
     line, _ = measured()
     head, *rows = protocol.table([line]).splitlines()
     start = head.index("CL")
-    assert rows[0][start:].startswith(f"{line.cl:.4f}")
+    assert rows[0][start:].startswith(f"{line.cl:z.4f}")
     assert rows[1][start:].startswith("0.091")
 
 
@@ -108,7 +111,9 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     tenth = Estimate(0.1)
     bare = Line("bare", 3, 0.5, tenth, tenth, tenth, tenth, None, None, 0.1)
     image = tmp_path / "images" / "two-regions.png"
-    section = Section("Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|")
+    section = Section(
+        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", ("So it is",)
+    )
     page = protocol.write_section(section, tmp_path / "new" / "folder")
     assert page.name == "truth-known-ratings.md"
     assert "](../../images/two-regions.png)" in page.read_text()
@@ -117,6 +122,7 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [one.to_dict() for one in again.lines] == [line.to_dict(), bare.to_dict()]
     assert again.images[0].resolve() == image.resolve()
     assert (again.title, again.text, again.extra) == (section.title, section.text, section.extra)
+    assert again.findings == section.findings
     assert protocol.as_markdown(again, page.parent) == page.read_text()
 
 
@@ -125,10 +131,25 @@ def test_options_are_those_of_every_study(capsys: pytest.CaptureFixture[str]) ->
     given = parser.parse_args(["--quick", "--cache", "there", "--seed", "3"])
     assert (given.quick, given.cache, given.seed) == (True, Path("there"), 3)
     assert given.output == Path("experiments/output")
-    assert given.images == Path("docs/images/studies")
     with pytest.raises(SystemExit):
         parser.parse_args(["--seed", "-1"])
     assert "at least 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "images"),
+    [
+        ([], "docs/images/studies"),
+        (["--quick"], "experiments/output/images"),
+        (["--quick", "--output", "there"], "there/images"),
+        (["--output", "there"], "docs/images/studies"),
+        (["--quick", "--images", "here"], "here"),
+    ],
+)
+def test_pictures_of_a_quick_run_go_to_the_documentation_only_if_told(
+    arguments: list[str], images: str
+) -> None:
+    assert protocol.options("A study.").parse_args(arguments).images == Path(images)
 
 
 def test_progress_is_silent_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:

@@ -72,9 +72,10 @@ def test_bounds_stay_below_it_and_good_features_see_most() -> None:
 def test_the_tables_and_the_text_hold_the_numbers(tmp_path: Path) -> None:
     one = found()
     text, tables = ratings.paragraph([one, one], 199), ratings.tables([one, one])
-    assert "None of the 24 bounds has its interval above" in text
-    assert f"{one.direct[0]:.4f}" in tables
-    assert f"{one.crossfit['noise'][1]:.4f}" in tables
+    assert "of 24 bounds lie below the measured grouping loss, and none has its interval above" in text
+    assert "in 2 of 2 domains where it is measured" in text
+    assert f"{one.direct[0]:z.4f}" in tables
+    assert f"{one.crossfit['noise'][1]:z.4f}" in tables
     assert ratings.picture([one, one], tmp_path / "x" / "bounds.png").stat().st_size > 10_000
 
 
@@ -82,7 +83,7 @@ def test_a_bound_above_the_measured_loss_would_be_told() -> None:
     one = found()
     high = one.crossfit["noise"][0].__class__(1.0, 0.01, 0.98, 1.02)
     wrong = Found(**{**vars(one), "crossfit": {**one.crossfit, "noise": (high, high)}})
-    assert "2 have intervals above the measured loss: made (noise)" in ratings.paragraph([wrong], 0)
+    assert "and 2 lie above it with their intervals: made (noise)" in ratings.paragraph([wrong], 0)
 
 
 def test_texts_and_ratings_are_joined_where_their_means_agree() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import sys
 from pathlib import Path
 
@@ -15,14 +16,18 @@ import studies
 SCRIPT = """
 import sys
 sys.path.insert(0, {experiments!r})
-from protocol import Section, options, write_section
+from epiloss import Estimate
+from protocol import Line, Section, options, write_section
 given = options("x").parse_args()
 images = given.images
 images.mkdir(parents=True, exist_ok=True)
 (images / "{name}.png").write_bytes(b"png")
 for title in ("Z of {name}", "A of {name}"):
     text = f"quick {{given.quick}}, seed {{given.seed}}"
-    write_section(Section(title, [], text, [images / "{name}.png"]), given.output)
+    one, other = Estimate(0.2, low=0.1, high=0.3), Estimate(0.4, low=0.25, high=0.5)
+    lines = [Line("x", 9, 0.5, one, one, one, two, one, one, 0.1) for two in (one, other)]
+    section = Section(title, lines, text, [images / "{name}.png"], findings=[f"found {{title}}"])
+    write_section(section, given.output)
 sys.exit({code})
 """
 
@@ -53,6 +58,9 @@ def test_sections_are_joined_in_order_and_a_failure_is_named(
     titles = [line for line in text.splitlines() if line.startswith("## ")]
     assert titles == [f"## {letter} of {name}" for name in studies.STUDIES for letter in "ZA"]
     assert "](images/vision.png)" in text
+    head = text[: text.index("## Z of vision")]
+    assert "in 8 of 16 rows by trees and in 16 of 16 cross-fitted (their intervals overlap in 16" in head
+    assert "- A of nlp: found A of nlp.\n" in head
     assert "quick False, seed 7" in text
     assert text.rstrip().endswith("Did not run to its end here: `experiments/ratings.py`.")
     assert "ratings: failed in" in capfd.readouterr().err
@@ -78,3 +86,15 @@ def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) ->
     common = ["--quick", "--output", str(tmp_path / "out"), "--cache", str(tmp_path)]
     assert studies.main([*common, "--studies", "nlp"], scripts) == 0
     assert not old.exists()
+
+
+def test_the_readme_quotes_the_page_of_the_studies() -> None:
+    root = Path(__file__).parents[1]
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    section = readme[readme.index("## What it finds") : readme.index("## How fast it is")]
+    page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\d\.\d+", section)
+    assert quoted
+    assert [number for number in quoted if number not in page] == []
+    assert "(80 of 80 bounds lie below it)" in " ".join(section.split())
+    assert "80 of 80 bounds lie below the measured grouping loss" in page

