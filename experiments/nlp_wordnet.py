@@ -236,6 +236,7 @@ def paragraph(lines: Sequence[Line], n_pairs: int, n_glosses: int) -> str:
         f"{kept_by_recalibration(lines)}. What differs from the paper: a far smaller network, other "
         f"texts, and less training: one epoch on {n_pairs:,} pairs of {n_glosses:,} glosses with topics "
         "and hypernyms, where BART had learned entailment from MNLI. How to train was chosen among "
-        "three ways by 60 glosses of each unseen topic, so that the accuracy there may be a little high. The "
-        "sizes are not comparable; the paper's are shown for the direction. Intervals are by gloss."
+        "three ways by 60 glosses of each unseen topic, so that the accuracy there may be a little "
+        "high. The sizes are not comparable; the paper's are shown for the direction. Intervals are by "
+        "gloss."
     )

@@ -251,7 +251,7 @@ def _add_rows(
     """Add rows to the sums of their cells; return for each field the one that holds its sum."""
     a, b = (scores, scores) if curves is None else curves
     own = {name: name for name in FIELDS}
-    for some in blocks(len(code), least=2 * sums.shape[2]):
+    for some in blocks(len(code), least=kernel().ROWS_PER_CELL * sums.shape[2]):
         w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
         values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
         own = _own_fields(values)

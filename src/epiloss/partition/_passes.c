@@ -13,6 +13,8 @@
 #define FEW 64         /* edges that a score is compared with one by one */
 #define KEYS 128       /* rows whose keys are made together */
 #define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
+#define LEAST_TILE 128 /* rows, for fewer of which that does not pay */
+#define TILE 16384     /* values that are laid side by side for the trees, row by row */
 
 /* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
  * threshold, a category where it equals it. */
@@ -24,19 +26,31 @@ typedef struct {
     uint8_t missing_left;
 } Node;
 
+/* Copy n values of a column, from row first on, to every step-th place. */
+static inline void copy(const Column *column, int64_t first, int64_t n, double *to, int64_t step) {
+    const char *from = column->first + first * column->stride;
+    if (column->is_double && column->stride == sizeof(double))
+        for (int64_t i = 0; i < n; i++) to[i * step] = ((const double *)from)[i];
+    else if (!column->is_double && column->stride == sizeof(float))
+        for (int64_t i = 0; i < n; i++) to[i * step] = (double)((const float *)from)[i];
+    else
+        for (int64_t i = 0; i < n; i++, from += column->stride)
+            to[i * step] = column->is_double ? *(const double *)from : (double)*(const float *)from;
+}
+
 /* A row on its way down: its place among those given, its number, and the node that it is at. */
 typedef struct {
     int64_t place, row;
     int32_t node;
 } Walker;
 
-/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first.
+/* The loop of epiloss_apply.
  *
  * Some rows go down together, a step each in turn, so that none waits for what another reads from
  * memory, and one that arrives makes room for the next. Rows to come are asked for ahead where they are
  * short. Children are looked up: no processor foresees which side it will be. */
-EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
-                          const Node *nodes, int32_t *leaves) {
+static void go_down(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                    const Node *nodes, int32_t *leaves) {
     Walker walking[TOGETHER];
     int64_t next = n < TOGETHER ? n : TOGETHER;
     const int64_t bytes = n_columns ? width_of(columns, n_columns) : 0;
@@ -60,6 +74,35 @@ EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_
             if (x != x) goes_right = !node->missing_left;
             walking[k].node = node->children[goes_right];
         }
+}
+
+/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first. Columns that lie apart
+ * are copied to where the values of a row are neighbours, some rows at a time. */
+EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
+                          const Node *nodes, int32_t *leaves) {
+    const int64_t size = TILE / (n_columns ? n_columns : 1);
+    if (size < LEAST_TILE || width_of(columns, n_columns ? n_columns : 1)) {
+        go_down(columns, n_columns, rows, n, nodes, leaves);
+        return;
+    }
+    double tile[TILE];
+    Column beside[TILE / LEAST_TILE];
+    int64_t numbers[TILE];
+    for (int64_t j = 0; j < n_columns; j++)
+        beside[j] = (Column){(const char *)(tile + j), n_columns * (int64_t)sizeof(double), 1};
+    for (int64_t i = 0; i < size && i < n; i++) numbers[i] = i;
+    for (int64_t start = 0; start < n; start += size) {
+        const int64_t some = n - start < size ? n - start : size;
+        int one_by_one = 0;
+        for (int64_t i = 1; i < some; i++) one_by_one |= rows[start + i] != rows[start] + i;
+        for (int64_t j = 0; j < n_columns; j++)
+            if (one_by_one)
+                for (int64_t i = 0; i < some; i++)
+                    copy(&columns[j], rows[start + i], 1, tile + i * n_columns + j, 1);
+            else
+                copy(&columns[j], rows[start], some, tile + j, n_columns);
+        go_down(beside, n_columns, numbers, some, nodes, leaves + start);
+    }
 }
 
 /* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest.
@@ -180,12 +223,10 @@ WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int6
         const int64_t size = n - start < KEYS ? n - start : KEYS;
         uint64_t found[KEYS] = {0}, bits[KEYS] = {0};
         for (int64_t j = 0; j < n_columns; j++) {
-            const char *place = columns[j].first + start * columns[j].stride;
-            for (int64_t i = 0; i < size; i++, place += columns[j].stride) {
-                double x = columns[j].is_double ? *(const double *)place : (double)*(const float *)place;
-                x = x != x ? (double)NAN : x + 0.0; /* one number for what is missing, one for zero */
-                memcpy(&bits[i], &x, sizeof x);
-            }
+            double x[KEYS] = {0.0};
+            copy(&columns[j], start, size, x, 1);
+            for (int i = 0; i < KEYS; i++) x[i] = x[i] != x[i] ? (double)NAN : x[i] + 0.0;
+            memcpy(bits, x, sizeof x); /* one number for what is missing, and one for zero */
             for (int i = 0; i < KEYS; i++) {
                 found[i] = (found[i] ^ bits[i]) * UINT64_C(0x9e3779b97f4a7c15);
                 found[i] ^= found[i] >> 32;

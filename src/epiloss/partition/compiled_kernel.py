@@ -27,6 +27,7 @@ from epiloss.partition.numpy_trees import (
 from epiloss.scoring import Floats
 
 _MOST_CODES = 2**16  # of which each row's is read at random: the smaller, the more stay in the cache
+ROWS_PER_CELL = 0  # sums cost nothing for each cell
 _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 

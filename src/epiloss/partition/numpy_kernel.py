@@ -32,6 +32,7 @@ __all__ = [
     "windowed_lines",
 ]
 
+ROWS_PER_CELL = 2  # that sums of rows take together, for each costs as much as a row
 LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
 _VALUES = 2**19  # that are copied at a time
 _MANY = 2_000  # scores, from which on a grid is faster than bisection

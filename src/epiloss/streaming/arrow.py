@@ -250,6 +250,11 @@ def _digest(text: str) -> float:
 
 def read_codes(values: Any, places: Mapping[Any, int]) -> NDArray[np.int64]:
     """Return the place of each value; -1 for those that have none, and for missing ones."""
+    values, types = _whole(values), arrow().types
+    if types.is_integer(values.type) and not values.null_count and list(places) == [*range(len(places))]:
+        numbers: NDArray[Any] = values.to_numpy()  # which are their own places
+        if numbers.min(initial=0) >= 0 and numbers.max(initial=0) < len(places):
+            return numbers.astype(np.int64)
     distinct, rows = encoded(values)
     known = [-1 if one is None else places.get(one, -1) for one in distinct]
     return np.array([*known, -1], np.int64)[rows]

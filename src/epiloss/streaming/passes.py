@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from epiloss.auditing import binary_problems
 from epiloss.errors import DataError, printable
-from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
 from epiloss.planning import Plan
 from epiloss.regions import RegionStats, RegionSums
@@ -248,24 +247,28 @@ class TakeSurvey(Pass[Survey]):
             scores, n_outside = self.reader.scores(batch, at)
             n_clipped += n_outside
             problem = self.reader.problem(batch, at, scores=scores, features=False)
-            kept = np.arange(batch.num_rows) if problem.rows is None else problem.rows
-            numbers = offset + before + np.arange(batch.num_rows)
-            keys = row_numbers(numbers) if self.by_place else self.reader.keys(batch, scores)
-            n_rows += len(kept)
+            kept = problem.rows
+            first = offset + before
+            keys = (
+                row_numbers(first, batch.num_rows) if self.by_place else self.reader.keys(batch, scores)
+            )
+            n_rows += len(problem.labels)
+            low = keys if kept is None else keys[kept]
             if self.with_scores:
                 binaries = binary_problems(problem, self.plan, self.rule)
                 cells = cells or tuple(ScoreCells.empty(len(binaries)) for _ in binaries)
-                half = (keys[kept] & np.uint64(1)).astype(np.int64)
+                half = (low & np.uint64(1)).view(np.int64)
                 for one, binary in zip(cells, binaries, strict=True):
                     one.add(binary, half)
-            drawn = kept[keys[kept] <= np.uint64(self.limit)]
+            drawn = np.flatnonzero(low <= np.uint64(self.limit))
+            drawn = drawn if kept is None else kept[drawn]
             n_drawn += len(drawn)
             if n_drawn > self._most(n_rows):
                 break  # rows that repeat themselves: the number tells
             rows = pa.array(drawn)
             table = pa.Table.from_batches([batch]).take(rows)
             table = table.append_column(KEY, pa.array(keys[drawn]))
-            samples.append(table.append_column(ROW, pa.array(numbers[drawn])))
+            samples.append(table.append_column(ROW, pa.array(first + drawn)))
         sample = pa.concat_tables(samples).combine_chunks() if samples else None
         return Survey(n_rows, sample, cells, n_clipped)
 
@@ -276,9 +279,9 @@ class TakeSurvey(Pass[Survey]):
         return 2 * n_rows * (self.limit + 1) / KEYS + 1_000
 
 
-def row_numbers(numbers: Codes) -> NDArray[np.uint64]:
+def row_numbers(first: int, n: int) -> NDArray[np.uint64]:
     """Return keys that are made of the rows' numbers."""
-    keys: NDArray[np.uint64] = kernel().row_keys([numbers.astype(float)])
+    keys: NDArray[np.uint64] = kernel().row_keys([np.arange(first, first + n, dtype=float)])
     return keys
 
 

@@ -15,7 +15,7 @@ from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
 from epiloss.streaming.reading import Reader
 from epiloss.validation import Problem
 
-MOST = 500_000  # rows of a sample: beyond that regions and curves hardly gain
+MOST = 250_000  # rows of a sample, on half of which regions are learned
 _LEAST = 10_000  # rows of a sample; below, the memory is too small
 _COPIES = 12  # of the sample that learners and tables need, with room for all else
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}

@@ -15,7 +15,8 @@ from epiloss.errors import DataError, printable
 from epiloss.streaming.arrow import arrow, is_list
 
 PART_ROWS = 2**20  # of a Parquet file that are read as one part
-_BATCH_BYTES, _BATCH_ROWS = 2**23, 2**16
+_BATCH_BYTES, _BATCH_ROWS = 2**24, 2**17
+_WHOLE = 2**28  # bytes of a row group that is read at once
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bz2",
@@ -162,11 +163,15 @@ def batch_rows(schema: Any, columns: Sequence[str]) -> int:
 def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     from pyarrow import parquet
 
-    first, last = part.groups or (0, 0)
     size = batch_rows(part.schema, columns)
     with parquet.ParquetFile(part.path, memory_map=True) as file:
-        groups = range(first, last)
-        yield from file.iter_batches(size, row_groups=groups, columns=list(columns), use_threads=False)
+        for group in range(*(part.groups or (0, 0))):
+            meta = file.metadata.row_group(group)
+            if meta.total_byte_size > _WHOLE:
+                yield from file.iter_batches(size, row_groups=[group], columns=list(columns))
+                continue
+            table = file.read_row_group(group, columns=list(columns), use_threads=False)
+            yield from table.to_batches(size)  # cheaper than to read in batches
 
 
 def _ipc_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
