@@ -94,21 +94,25 @@ def grown_by(workers: Workers, ground: Ground, starts: Integers) -> Records:
 def _divided(
     workers: Workers, ground: Ground, parts: Sequence[_Part]
 ) -> tuple[list[Records], list[_Part]]:
-    """Split parts until none is larger than a thread's share; return these nodes and what is below."""
-    most = max(len(ground.rows) // workers.n, MANY)
-    trunk, large = [], [part for part in parts if part.size > most]
-    small = [part for part in parts if part.size <= most]
-    while large:
-        part = large.pop()
+    """Split parts larger than a thread's share; return these nodes, and the parts that are left.
+
+    Not for long: where each split takes off but a few rows, what it costs to look at all the others
+    would exceed what there is to share.
+    """
+    most, deepest = max(len(ground.rows) // workers.n, MANY), workers.n.bit_length() + 1
+    trunk, small, waiting = [], [], list(parts)
+    while waiting:
+        part = waiting.pop()
+        if part.size <= most or part.depth == deepest:
+            small.append(part)
+            continue
         nodes = _best_stump(workers, ground, part)
         trunk.append(_placed(nodes[:1], part))
-        if len(nodes) == 1:
-            continue  # there is nothing to split
-        ground.divide(slice(part.first, part.last), nodes[0])
-        middle = int(nodes["first"][2])
-        for ends in ((part.first, middle), (middle, part.last)):
-            child = _Part(part.tree, part.depth + 1, *ends)
-            (large if child.size > most else small).append(child)
+        if len(nodes) > 1:
+            ground.divide(slice(part.first, part.last), nodes[0])
+            middle = int(nodes["first"][2])
+            waiting.append(_Part(part.tree, part.depth + 1, part.first, middle))
+            waiting.append(_Part(part.tree, part.depth + 1, middle, part.last))
     return trunk, small
 
 
