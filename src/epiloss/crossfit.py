@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
-from scipy.interpolate import BSpline
-from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
 from epiloss.curves import LocalLinear
@@ -243,8 +242,11 @@ def _centred(values: Floats, scores: Floats, weight: Floats) -> tuple[Floats, fl
     return residual * inflation, inflation
 
 
-def _score_basis(scores: Floats, weight: Floats) -> csr_array:
+def _score_basis(scores: Floats, weight: Floats) -> Any:
     """Return quadratic B-splines of the rank, or indicators where the scores have few values."""
+    from scipy.interpolate import BSpline  # which takes longer to load than all else together
+    from scipy.sparse import csr_array
+
     n = len(scores)
     n_intervals = int(np.clip(round(n ** (1 / 3)), 5, 40))
     distinct, code = np.unique(scores, return_inverse=True)

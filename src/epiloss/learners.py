@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import nnls
 
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Features
@@ -73,6 +72,8 @@ class Blend:
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
     ) -> Fitted:
         """Fit both on most rows, and weigh them on the rest."""
+        from scipy.optimize import nnls  # not loaded by audits that do not need it
+
         rows = np.random.default_rng(seed).permutation(len(target))[: self.most_rows]
         rest, learn = np.split(rows, [math.ceil(self.holdout * len(rows))])
         parts = (features.take(learn), scores[learn], target[learn])

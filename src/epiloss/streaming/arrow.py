@@ -262,11 +262,11 @@ def read_codes(values: Any, places: Mapping[Any, int]) -> NDArray[np.int64]:
 
 def value_counts(values: Any) -> dict[Any, int]:
     """Return how often each value occurs; None stands for missing ones."""
-    distinct, rows = encoded(values)
-    counts = np.bincount(rows + 1, minlength=len(distinct) + 1).tolist()
+    from pyarrow import compute
+
+    counts = compute.value_counts(_whole(values))
     found: dict[Any, int] = {}
-    for one, n in zip([None, *distinct], counts, strict=True):
-        missing = one is None or one != one
-        if n:
-            found[None if missing else one] = found.get(None if missing else one, 0) + n
+    for one, n in zip(*(counts.field(k).to_pylist() for k in (0, 1)), strict=True):
+        value = None if one is None or one != one else one
+        found[value] = found.get(value, 0) + n
     return found
