@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.atomic import write_text
+from epiloss.engines import Engine, resolve_engine
 
 PER_FILE, FEATURES, BOUND = 1_000_000, 20, 2_000_000_000
 MOST_READING, MOST_GROWTH, MOST_MEMORY_GROWTH = 3.0, 1.15, 1.25  # the targets
@@ -43,7 +44,8 @@ class Run:
     """What one audit, or one plain reading, took."""
 
     wall: float
-    cpu: float
+    cpu: float  # of the call alone, in its own process
+    all_cpu: float  # of the process and its children, from start to end
     memory: float  # bytes
     digest: str = ""
     killed: int = 0
@@ -83,10 +85,18 @@ print(json.dumps({{"wall": time.perf_counter() - start, "cpu": cpu}}))
     return _measured([sys.executable, "-c", code])
 
 
-def audit(folder: Path, engine: str, n_jobs: int, kill: bool = False) -> Run:
-    """Audit the data in a process of its own."""
-    command = [sys.executable, __file__, "--one", engine, str(folder), "--jobs", str(n_jobs)]
-    return _measured([*command, *(["--kill"] if kill else [])])
+@dataclass(frozen=True)
+class Audit:
+    """Audits data in processes of their own, of which one may die, so long after the last pass began."""
+
+    memory: int
+    delay: float
+
+    def __call__(self, folder: Path, engine: str, n_jobs: int, kill: bool = False) -> Run:
+        """Audit a folder."""
+        command = [sys.executable, __file__, "--one", engine, str(folder), "--jobs", str(n_jobs)]
+        command += ["--memory", str(self.memory)]
+        return _measured([*command, *(["--kill", str(self.delay)] if kill else [])])
 
 
 def _measured(command: Sequence[str]) -> Run:
@@ -95,12 +105,16 @@ def _measured(command: Sequence[str]) -> Run:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     most = 0
+    ticks: dict[int, int] = {}
     done = threading.Event()
 
     def watch() -> None:
         nonlocal most
         while not done.wait(0.1):
-            most = max(most, sum(_proportional_set(pid) for pid in _tree(process.pid)))
+            pids = _tree(process.pid)
+            most = max(most, sum(map(_proportional_set, pids)))
+            for pid in pids:
+                ticks[pid] = max(ticks.get(pid, 0), _ticks(pid))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -109,7 +123,8 @@ def _measured(command: Sequence[str]) -> Run:
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)[:200]} failed:\n{err[-3000:]}")
-    return Run(memory=most, **json.loads(out.splitlines()[-1]))
+    all_cpu = sum(ticks.values()) / os.sysconf("SC_CLK_TCK")
+    return Run(memory=most, all_cpu=all_cpu, **json.loads(out.splitlines()[-1]))
 
 
 def _tree(root: int) -> list[int]:
@@ -134,15 +149,14 @@ def _proportional_set(pid: int) -> int:
     return 1024 * next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
 
 
-def one(engine: str, folder: str, n_jobs: int, kill: bool) -> None:
+def one(engine: str, folder: str, n_jobs: int, kill: float | None, memory: int) -> None:
     """Audit in this process, and print what it took."""
     from epiloss import audit as run_audit
-    from epiloss.engines import resolve_engine
 
     running = resolve_engine(_engine(engine), n_jobs)
-    killer = _Killer(running) if kill else None
+    killer = None if kill is None else Killing(running, kill)
     start, before = time.perf_counter(), os.times()
-    result = run_audit("label", "score", folder, engine=killer or running, memory=BOUND, n_jobs=n_jobs)
+    result = run_audit("label", "score", folder, engine=killer or running, memory=memory, n_jobs=n_jobs)
     wall, after = time.perf_counter() - start, os.times()
     cpu = sum(after[k] - before[k] for k in (0, 1))
     text = json.dumps(result.to_dict(), sort_keys=True)
@@ -161,37 +175,34 @@ def _engine(name: str) -> Any:
     return builder.config("spark.driver.memory", "1g").getOrCreate()
 
 
-class _Killer:
-    """An engine that kills one of its own workers a while after the last pass has begun."""
+class Killing(Engine):
+    """An engine that kills the busiest of its own workers a while after the last pass has begun."""
 
-    def __new__(cls, inner: Any) -> Any:
-        from epiloss.engines import Engine
+    def __init__(self, inner: Engine, delay: float) -> None:
+        self.inner, self.delay, self.killed = inner, delay, 0
 
-        class Killing(Engine):
-            killed = 0
+    def __enter__(self) -> Killing:
+        self.inner.__enter__()
+        return self
 
-            def __enter__(self) -> Any:
-                inner.__enter__()
-                return self
+    def __exit__(self, *_: object) -> None:
+        self.inner.__exit__()
 
-            def __exit__(self, *_: object) -> None:
-                inner.__exit__()
+    def run(self, work: Any, tasks: Any) -> Iterator[Any]:
+        """Run the pass, and kill meanwhile."""
+        if work.name == "tally":
+            threading.Thread(target=self._kill, daemon=True).start()
+        yield from self.inner.run(work, tasks)
 
-            def run(self, work: Any, tasks: Any) -> Iterator[Any]:
-                if work.name == "tally":
-                    timer = threading.Timer(2.0, self._kill)
-                    timer.start()
-                yield from inner.run(work, tasks)
-
-            def _kill(self) -> None:
-                leaves = [
-                    pid for pid in _tree(os.getpid())[1:] if len(_tree(pid)) == 1 and _is_worker(pid)
-                ]
-                busiest = max(leaves, key=_ticks)
-                os.kill(busiest, signal.SIGKILL)
-                self.killed = busiest
-
-        return Killing()
+    def _kill(self) -> None:
+        time.sleep(self.delay)
+        while not self.killed:
+            leaves = [pid for pid in _tree(os.getpid())[1:] if len(_tree(pid)) == 1]
+            workers = sorted(filter(_is_worker, leaves), key=_ticks)
+            if workers:
+                os.kill(workers[-1], signal.SIGKILL)
+                self.killed = workers[-1]
+            time.sleep(0.01)
 
 
 def _is_worker(pid: int) -> bool:
@@ -217,23 +228,26 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/output/scale.json"))
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=1, help=argparse.SUPPRESS)
-    parser.add_argument("--kill", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--kill", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--memory", type=int, default=BOUND, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         engine, folder = given.one
-        one(engine, folder, given.jobs, given.kill)
+        one(engine, folder, given.jobs, given.kill, given.memory)
         return
     root = Path(tempfile.mkdtemp(prefix="epiloss-scale-"))
     try:
-        rows = 200_000 if given.quick else 20_000_000
-        found = measure(root, rows, PER_FILE // 100 if given.quick else PER_FILE)
+        if given.quick:
+            found = measure(root, 200_000, PER_FILE // 100, Audit(40_000_000, 0.0))
+        else:
+            found = measure(root, 20_000_000, PER_FILE, Audit(BOUND, 2.0))
     finally:
         shutil.rmtree(root)
     given.output.parent.mkdir(parents=True, exist_ok=True)
     write_text(given.output, json.dumps(found, indent=1) + "\n")
 
 
-def measure(root: Path, n_rows: int, per_file: int) -> dict[str, Any]:
+def measure(root: Path, n_rows: int, per_file: int, audit: Audit) -> dict[str, Any]:
     """Return all measurements, printed as they come."""
     small, large = root / "small", root / "large"
     for folder, n in ((small, n_rows // 10), (large, n_rows)):
@@ -245,7 +259,7 @@ def measure(root: Path, n_rows: int, per_file: int) -> dict[str, Any]:
     def note(name: str, n: int, run: Run) -> None:
         runs[name], rows_of[name] = run, n
         print(
-            f"{name:34}{n:>12,} rows  {run.wall:8.1f} s  {run.cpu:8.1f} s CPU  "
+            f"{name:34}{n:>12,} rows  {run.wall:8.1f} s  {run.all_cpu:8.1f} s CPU  "
             f"{n / run.wall:>12,.0f} rows/s  {run.memory / 1e6:8,.0f} MB",
             flush=True,
         )

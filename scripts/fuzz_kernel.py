@@ -148,7 +148,10 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     cumulative = loops.cumulative_sums(rows.weight, lines.x * g.choice([1, 0, -1]), rows.label_mean)
     fitted = loops.windowed_lines(lines.x, lines.rank, lines.cumulative, windows)
     level_set = loops.level_sets_of(x, knots[: int(g.choice([0, 3, m]))])
-    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set)
+    columns = _laid_out(g, _numbers(g, max(n, 1), int(g.integers(1, 9))))
+    columns = columns if isinstance(columns, tuple) else tuple(columns.T)
+    keys = loops.row_keys(columns)
+    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys)
     return [array.tobytes() for array in arrays]
 
 

@@ -33,6 +33,21 @@ def judged(printed: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("clusters")
+def test_scale_is_measured_and_killed_workers_change_nothing(tmp_path: Path) -> None:
+    printed, saved = run("scale.py", tmp_path / "scale.json")
+    assert judged(printed) >= 6
+    bits = [line for line in printed.splitlines() if "same bits" in line]
+    assert bits
+    assert all(line.startswith("met ") for line in bits)
+    lost = [name for name, one in saved.items() if one["killed"]]
+    assert "two processes, one killed" in lost
+    for engine, package in (("dask", "distributed"), ("spark", "pyspark")):
+        if importlib.util.find_spec(package) is not None:
+            assert f"{engine}, a worker killed" in lost
+
+
+@pytest.mark.slow
 @needs_glest
 def test_speed_is_measured_beside_the_peer_and_judged(tmp_path: Path) -> None:
     compiled = importlib.util.find_spec("epiloss.partition._kernel") is not None

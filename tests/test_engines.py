@@ -206,6 +206,39 @@ def test_spark_connect_gives_the_same_bits(folder: Path, expected: Any) -> None:
     assert found["frame"] == expected
 
 
+def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
+    folder: Path, expected: Any, tmp_path: Path
+) -> None:
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed")
+    mark, logs = tmp_path / "died", tmp_path / "logs"
+    logs.mkdir()
+    _write_poisoned(logs)
+    found = script(
+        f"""
+        from epiloss.engines import ray as engine
+        found = {{"path": numbers({str(folder)!r}, engine="ray")}}
+        inner = engine.finished
+
+        def deadly(work, part, offset):
+            if work.name == "tally" and not os.path.exists({str(mark)!r}):
+                open({str(mark)!r}, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return inner(work, part, offset)
+
+        engine.finished = deadly
+        found["killed"] = numbers({str(folder)!r}, engine="ray")
+        engine.finished = inner
+        found["error"] = error({str(logs)!r}, engine="ray")
+        return found
+        """
+    )
+    assert mark.exists()
+    for way in ("path", "killed"):
+        assert found[way] == expected, way
+    assert f"row 123 of {logs / 'bad.parquet'}" in found["error"]
+
+
 # tables of other packages
 
 

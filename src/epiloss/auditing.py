@@ -132,7 +132,7 @@ def audit(
         The columns of files or tables that are features, or that are none.
     row_id : name, optional
         A column that tells rows apart; by default they are told apart by score and features.
-    engine : {"local", "memory", "dask", "spark"}, address, dask Client or SparkSession
+    engine : {"local", "memory", "dask", "spark", "ray"}, address, dask Client or SparkSession
         Where files and tables are read; the result does not depend on it.
     memory : int or str
         What the audit of files and tables may take: it bounds the sample that is kept.

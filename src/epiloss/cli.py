@@ -137,7 +137,7 @@ def _written() -> list[Any]:
     "--engine",
     default="local",
     show_default=True,
-    help="Where files are read: local, dask[:ADDRESS] or spark[:ADDRESS].",
+    help="Where files are read: local; dask, spark or ray, also with :ADDRESS.",
 )
 @click.option("--memory", default="2GB", show_default=True, help="What the audit may take.")
 @click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder to go on from if killed.")

@@ -1,4 +1,4 @@
-"""Where the passes over the data run: in this process, in several, on a dask or a Spark cluster."""
+"""Where the passes over the data run: in this process, in several, on a dask, Spark or Ray cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
         from epiloss.engines.spark import SparkEngine
 
         return SparkEngine(engine if not name else address or None)
+    if name == "ray":
+        from epiloss.engines.ray import RayEngine
+
+        return RayEngine(address or None)
     raise OptionError(
-        "engine must be 'memory', 'local', 'dask', 'spark', 'dask:ADDRESS', 'spark:ADDRESS', a dask "
-        f"Client or a SparkSession, got {engine!r}."
+        "engine must be 'memory', 'local', 'dask', 'spark', 'ray', one of these three with an address "
+        f"('dask:ADDRESS'), a dask Client or a SparkSession, got {engine!r}."
     )
