@@ -47,8 +47,10 @@ def options_of(function: Any) -> dict[str, Any]:
 
 def test_the_options_of_an_auditor_are_those_of_an_audit_apart_from_data() -> None:
     options = options_of(audit)
-    for per_row in ("groups", "sample_weight", "clusters", "display"):
-        del options[per_row]
+    per_row = ("groups", "sample_weight", "clusters", "display")
+    of_files = ("features", "exclude", "row_id", "engine", "memory", "checkpoint")
+    for name in (*per_row, *of_files):
+        del options[name]
     assert Auditor().get_params() == options
     assert options_of(Auditor.__init__) == options
 

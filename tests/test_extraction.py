@@ -84,11 +84,8 @@ def test_the_command_line_audits_the_file_and_takes_no_id_for_a_feature(tmp_path
     done = subprocess.run(
         [*command, "--label", "y", "--score", "scores"], capture_output=True, text=True, check=True
     )
-    assert "note: 'id' tells rows apart and is no feature." in done.stderr
-    columns = read_file(str(path))
-    result = epiloss.audit(
-        columns["y"], columns["scores"], columns["features"], display={"id": columns["id"]}
-    )
+    assert "note: 'id' tells rows apart and is no feature." in done.stdout
+    result = epiloss.audit("y", "scores", path)
     assert f"top-label task, Brier score, {N} rows" in done.stdout
     assert f"{result.score:z.5f}" in done.stdout
     assert f"{result.grouping_loss:z.5f}" in done.stdout

@@ -276,6 +276,25 @@ def test_a_truncated_file_is_named(folder: Path, tmp_path: Path) -> None:
         audited(tmp_path)
 
 
+def test_a_file_that_breaks_on_the_way_is_named_and_costs_no_checkpoint(
+    folder: Path, tmp_path: Path, expected: dict[str, Any]
+) -> None:
+    logs, kept = tmp_path / "logs", tmp_path / "kept"
+    logs.mkdir()
+    for path in folder.iterdir():
+        (logs / path.name).write_bytes(path.read_bytes())
+    whole = (logs / "part2.parquet").read_bytes()
+    broken = bytearray(whole)  # the end, which is read first, stays
+    broken[1_000 : len(whole) // 2] = bytes(len(whole) // 2 - 1_000)
+    (logs / "part2.parquet").write_bytes(broken)
+    with pytest.raises(epiloss.DataError, match=r"part2\.parquet cannot be read"):
+        audited(logs, checkpoint=kept)
+    saved = {path.name: path.read_bytes() for path in kept.iterdir()}
+    assert saved
+    (logs / "part2.parquet").write_bytes(whole)
+    assert audited(logs, checkpoint=kept) == expected
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -396,6 +415,60 @@ def test_memory_bounds_the_sample_whatever_the_rows(whole: Any) -> None:
         sizes.append(len(result.evidence.problem.labels))
     assert sizes[0] < sizes[1] < N
     assert sampling.read_memory("1.5 GiB") == 3 * 2**29
+
+
+def test_scores_outside_by_rounding_are_clipped_and_counted(whole: Any) -> None:
+    scores = whole["score"].to_numpy().copy()
+    scores[:3] = 1 + 1e-9
+    place = whole.column_names.index("score")
+    result = audited(whole.set_column(place, "score", pa.array(scores)))
+    assert "3 scores outside [0, 1] by at most 1e-06 were clipped." in result["warnings"]
+
+
+def test_progress_shows_rows_and_rate_on_a_terminal_only(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audited(folder)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    audited(folder)
+    shown = capsys.readouterr().err
+    assert f"of {N:,} rows" in shown
+    assert "/s" in shown
+    assert "tally" in shown
+
+
+# a plan of regions
+
+
+def test_a_plan_counts_batches_as_it_counts_them_together() -> None:
+    learn, *batches = (Sigmoid(perturbation="step").sample(2_000, random_state=i) for i in range(4))
+    plan = epiloss.RegionPlan.learn(learn.y, learn.scores, learn.X)
+    stats = epiloss.RegionStats.empty(plan.name)
+    for batch in reversed(batches):
+        stats = stats.merge(plan.stats(batch.y, batch.scores, batch.X))
+    together = [np.concatenate([getattr(one, name) for one in batches]) for name in ("y", "scores", "X")]
+    whole = plan.stats(*together)
+    np.testing.assert_array_equal(stats.sums, whole.sums)
+    losses = plan.losses(stats)
+    exact = Sigmoid(perturbation="step").truth()
+    assert 0.7 * exact.grouping_loss < losses.total("grouping_loss") < 1.1 * exact.grouping_loss
+
+
+def test_a_plan_says_what_it_cannot_count() -> None:
+    one = Sigmoid().sample(500)
+    plan = epiloss.RegionPlan.learn(one.y, one.scores, one.X)
+    with pytest.raises(epiloss.DataError, match="labels must be among the classes"):
+        plan.stats(one.y + 5, one.scores, one.X)
+    with pytest.raises(epiloss.DataError, match="same number of rows"):
+        plan.stats(one.y[:10], one.scores, one.X)
+    with pytest.raises(epiloss.DataError, match="a plan needs X"):
+        epiloss.RegionPlan.learn(one.y, one.scores, None)
+    three = np.full((3, 3), 1 / 3)
+    with pytest.raises(epiloss.OptionError, match="'binary' and 'top-label'"):
+        epiloss.RegionPlan.learn([0, 1, 2], three, np.zeros((3, 1)), task="classwise")
 
 
 # checkpoints

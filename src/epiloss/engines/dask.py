@@ -57,7 +57,8 @@ class DaskEngine(Engine):
 
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
         """Send the work once, and the parts as tasks."""
-        sent = self._client.scatter(work, broadcast=True)
+        # a task, not data that are scattered: those are lost with the worker that has them
+        sent = self._client.submit(_given, work, pure=False)
         futures = [self._submitted(sent, part, offset) for part, offset in tasks]
         try:
             for future in self._distributed.as_completed(futures):
@@ -82,6 +83,10 @@ class _Key:
     """What is left of a delayed partition once dask computes it."""
 
     key: str
+
+
+def _given(work: Pass[Any]) -> Pass[Any]:
+    return work
 
 
 def _finished_partition(work: Pass[Any], part: DaskPart, offset: int, frame: Any) -> Done:
