@@ -20,7 +20,7 @@ from pyarrow import csv, dataset, feather, parquet
 
 import epiloss
 from epiloss.simulate import Sigmoid
-from epiloss.streaming import sampling, sources
+from epiloss.streaming import file_parts, sampling, sources
 
 N = 60_000
 SMALL = "18MB"  # memory for a sample of about 13,000 rows
@@ -262,7 +262,7 @@ def test_a_missing_column_stops_before_reading(
 ) -> None:
     parquet.write_table(whole, tmp_path / "a.parquet")
     parquet.write_table(whole.drop_columns(["city"]), tmp_path / "b.parquet")
-    monkeypatch.setattr(sources.FilePart, "batches", None)
+    monkeypatch.setattr(file_parts.FilePart, "batches", None)
     with pytest.raises(epiloss.DataError, match=r"b\.parquet lacks 'city'"):
         audited(tmp_path)
     with pytest.raises(epiloss.DataError, match="y_prob must name a column of the file, got 'scor'"):
@@ -557,7 +557,7 @@ def test_a_worker_that_dies_does_not_end_the_run(
         parquet.write_table(whole.slice(place * 10_000, 10_000), logs / f"{place}.parquet")
     script = f"""
 import json, os, signal, epiloss
-from epiloss.streaming.sources import FilePart
+from epiloss.streaming.file_parts import FilePart
 read = FilePart.batches
 def batches(self, columns):
     mark = {str(tmp_path / "died")!r} + str(len(columns))

@@ -9,13 +9,13 @@ from typing import Any
 
 from epiloss.errors import DataError
 from epiloss.streaming.arrow import arrow, is_list
+from epiloss.streaming.file_parts import open_files
 from epiloss.streaming.sources import (
     Part,
     Source,
     batch_rows,
     completed,
     list_widths,
-    open_files,
     plain_schema,
 )
 

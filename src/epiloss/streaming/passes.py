@@ -196,7 +196,8 @@ class Survey(PassResult):
         if not self.n_rows or not other.n_rows:  # a part without rows knows no columns
             return self if self.n_rows else other
         cells = tuple(a.merge(b) for a, b in zip(self.cells, other.cells, strict=True))
-        sample = arrow().concat_tables([self.sample, other.sample])
+        samples = [one for one in (self.sample, other.sample) if one is not None]
+        sample = arrow().concat_tables(samples) if samples else None
         n_clipped = self.n_clipped + other.n_clipped
         return Survey(self.n_rows + other.n_rows, sample, cells, n_clipped)
 
