@@ -440,6 +440,60 @@ def test_progress_shows_rows_and_rate_on_a_terminal_only(
     assert "tally" in shown
 
 
+def test_rows_without_a_cluster_are_refused_by_name(whole: Any) -> None:
+    user = pa.array([None if i == 777 else i // 5 for i in range(N)])
+    with pytest.raises(epiloss.DataError, match="clusters must not be missing, got none at row 777 of"):
+        epiloss.audit("label", "score", whole.append_column("u", user), clusters="u", memory=SMALL)
+
+
+def test_rows_of_next_to_no_weight_are_left_out_with_a_remark(whole: Any) -> None:
+    weight = np.ones(N)
+    weight[5] = 1e12
+    weight[6:20] = 1e-3
+    rows = whole.set_column(whole.column_names.index("weight"), "weight", pa.array(weight))
+    found = epiloss.audit("label", "score", rows, sample_weight="weight", memory=SMALL)
+    assert "rows of next to no weight beside the largest one, left out: 14." in found.warnings
+
+
+def test_data_that_change_between_passes_are_refused(whole: Any) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    changing = duckdb.from_arrow(whole).filter("random() < 0.5")
+    with pytest.raises(epiloss.DataError, match="the same each time they are read"):
+        audited(changing)
+
+
+def test_categories_of_other_packages_and_decimals_are_read(whole: Any) -> None:
+    frame = pl.from_arrow(whole)
+    assert isinstance(frame, pl.DataFrame)
+    lazy = frame.with_columns(pl.col("city").cast(pl.Categorical)).lazy()
+    assert audited(lazy) == audited(whole)
+    place = whole.column_names.index("label")
+    decimal = whole.set_column(place, "label", whole["label"].cast(pa.decimal128(19, 0)))
+    assert audited(decimal)["grouping_loss"] == audited(whole)["grouping_loss"]
+
+
+def test_folders_without_a_value_or_with_odd_ones_are_read(whole: Any, tmp_path: Path) -> None:
+    names = ("k=1", "k=__HIVE_DEFAULT_PARTITION__", "k=--1")
+    for place, name in enumerate(names):
+        (tmp_path / name).mkdir()
+        parquet.write_table(whole.slice(20_000 * place, 20_000), tmp_path / name / "x.parquet")
+    assert audited(tmp_path, memory="30MB")["n_samples"] == N
+    (tmp_path / "k=--1" / "x.parquet").rename(tmp_path / "x.parquet")
+    assert audited(tmp_path, memory="30MB")["n_samples"] == N
+
+
+def test_lists_that_are_no_embeddings_are_refused_in_words(whole: Any) -> None:
+    texts = pa.array([["a", "b"]] * N)
+    with pytest.raises(epiloss.DataError, match="'tags' must hold numbers, texts, moments or lists"):
+        audited(whole.append_column("tags", texts))
+
+
+def test_a_file_with_a_header_alone_has_no_say(whole: Any, tmp_path: Path) -> None:
+    csv.write_csv(whole.slice(0, 2_000), tmp_path / "a.csv")
+    csv.write_csv(whole.slice(0, 0), tmp_path / "b.csv")
+    assert audited(tmp_path, memory="2GB", features=["a", "city"])["n_samples"] == 2_000
+
+
 # a plan of regions
 
 

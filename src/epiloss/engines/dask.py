@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from epiloss.engines.base import LEAST_TRIES, Done, Engine, Task, finished
-from epiloss.errors import DataError, MissingExtraError, printable
+from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 from epiloss.streaming.objects import DaskPart
 from epiloss.streaming.passes import Pass
 from epiloss.streaming.sources import Part
@@ -37,7 +37,13 @@ class DaskEngine(Engine):
         if isinstance(self._cluster, made.Client):
             self._client, self._started = self._cluster, []
         elif self._cluster is not None:
-            self._client = made.Client(self._cluster)
+            try:
+                self._client = made.Client(self._cluster)
+            except OSError as error:
+                raise OptionError(
+                    f"no dask scheduler answers at {self._cluster}. Start one, or use engine='dask' for "
+                    "workers on this machine."
+                ) from error
             self._started = [self._client]
         else:
             import dask

@@ -113,7 +113,9 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
         return FeatureColumn(field.name, TEXT)
     if is_list(kind):
         width = kind.list_size if types.is_fixed_size_list(kind) else widths.get(field.name, 0)
-        return FeatureColumn(field.name, MATRIX, width)
+        inner = kind.value_type
+        if width and (types.is_floating(inner) or types.is_integer(inner) or types.is_boolean(inner)):
+            return FeatureColumn(field.name, MATRIX, width)
     if types.is_boolean(kind):
         return FeatureColumn(field.name, NUMBER, dtype="bool")
     if types.is_timestamp(kind):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ _COMPRESSED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
 }
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without one
 _HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
 
 
@@ -136,7 +138,7 @@ def open_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
     """Find files by name, folder or pattern, and read what they say of themselves."""
     paths = find_files(given)
     opened = [_opened(path, constants) for path, constants in paths]
-    schema = plain_schema(_common_schema(opened))
+    schema = _common_schema(opened)
     parts = [part for one in opened for part in one.parts(schema)]
     return Source(schema, parts, list_widths(schema, parts))
 
@@ -194,7 +196,10 @@ class _Opened:
     state: str
 
     def parts(self, schema: Any) -> Iterator[FilePart]:
-        constants = {name: self._constant(name, schema) for name in self.constants}
+        given = [name for name in self.constants if name in schema.names]
+        constants = {
+            name: self._constant(name, schema) for name in given if name not in self.schema.names
+        }
         if self.sizes is None:
             yield FilePart(self.path, self.kind, schema, constants, state=self.state)
             return
@@ -208,6 +213,8 @@ class _Opened:
 
     def _constant(self, name: str, schema: Any) -> Any:
         value = self.constants[name]
+        if value == _NO_VALUE:
+            return None
         return int(value) if arrow().types.is_integer(schema.field(name).type) else value
 
 
@@ -243,11 +250,7 @@ def _csv_schema(path: str) -> Any:
     pa = arrow()
     with _text(path) as stream, csv.open_csv(stream) as batches:
         schema = batches.schema
-    wider = {
-        field.name: pa.float64()
-        for field in schema
-        if pa.types.is_integer(field.type) or pa.types.is_null(field.type)
-    }
+    wider = {field.name: pa.float64() for field in schema if pa.types.is_integer(field.type)}
     return pa.schema([field.with_type(wider.get(field.name, field.type)) for field in schema])
 
 
@@ -255,7 +258,7 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
     """Return the columns that all files have, and those of their folders' names."""
     pa = arrow()
     first = opened[0]
-    fields = {field.name: field for field in first.schema}
+    fields = {field.name: field for field in plain_schema(first.schema)}
     if len(fields) < len(first.schema.names):
         repeated = next(name for name in first.schema.names if first.schema.names.count(name) > 1)
         raise DataError(
@@ -275,8 +278,9 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                     "has. Audit files of one kind together."
                 )
             )
+        kinds = {field.name: field.type for field in plain_schema(other.schema)}
         for name, first_field in fields.items():
-            kind = _common_type(first_field.type, other.schema.field(name).type)
+            kind = _common_type(first_field.type, kinds[name])
             if kind is None:
                 raise DataError(
                     printable(
@@ -289,9 +293,13 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
     for name, values in keys.items():
         if name in fields or None in values:
             continue
-        whole = all(value is not None and value.lstrip("-").isdecimal() for value in values)
+        known = [value for value in values if value is not None and value != _NO_VALUE]
+        whole = all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in known)
         fields[name] = pa.field(name, pa.int64() if whole else pa.string())
-    return pa.schema(list(fields.values()))
+    # a column without any value is one of numbers that are missing
+    return pa.schema(
+        [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in fields.values()]
+    )
 
 
 def _common_type(a: Any, b: Any) -> Any:

@@ -26,7 +26,7 @@ from epiloss.validation import Place, read_weights
 
 _MOST_LABELS, _MOST_GROUPS = 10_000, 10_000  # more are an identifier, named by mistake
 KEYS = 2**64
-KEY, ROW = "epiloss key", "epiloss row"  # columns of a sample that the data do not have
+KEY, ROW = "\0epiloss key", "\0epiloss row"  # columns of a sample that the data do not have
 
 Result = TypeVar("Result", bound="PassResult")
 
@@ -251,7 +251,9 @@ class TakeSurvey(Pass[Survey]):
             kept = problem.rows
             first = offset + before
             keys = (
-                row_numbers(first, batch.num_rows) if self.by_place else self.reader.keys(batch, scores)
+                row_numbers(first, batch.num_rows)
+                if self.by_place
+                else self.reader.keys(batch, scores, at)
             )
             n_rows += len(problem.labels)
             low = keys if kept is None else keys[kept]

@@ -228,7 +228,7 @@ class Reader:
         numbers = key_numbers(batch.column(self.roles.clusters))
         return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
-    def keys(self, batch: Any, scores: Floats) -> NDArray[np.uint64]:
+    def keys(self, batch: Any, scores: Floats, at: Place) -> NDArray[np.uint64]:
         """Return a number for each row by which a sample is drawn.
 
         It is made of the cluster or the row's identifier if there is one, else of score and features.
@@ -236,6 +236,13 @@ class Reader:
         by = self.roles.clusters or self.roles.row_id
         if by is not None:
             values = [key_numbers(batch.column(by))]
+            missing = np.isnan(values[0])
+            if missing.any():
+                what = "clusters" if by == self.roles.clusters else "row_id"
+                raise DataError(
+                    f"{what} must not be missing, got none at {at(int(missing.argmax()))}. Give such "
+                    "rows names of their own, or drop them."
+                )
         else:
             given = scores[:, None] if scores.ndim == 1 else scores
             values = [*np.ascontiguousarray(given.T), *self.columns.key_values(batch)]

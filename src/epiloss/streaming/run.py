@@ -62,6 +62,9 @@ def named_columns(X: Any, *, label: str, scores: Any, display: Any, **others: An
             f"with labels named ({label!r}), X must be the files or the table that has them, got None."
         )
     names = [scores] if isinstance(scores, str) else scores
+    for option in ("features", "exclude"):
+        if isinstance(others[option], str):
+            others[option] = [others[option]]
     shown = [display] if isinstance(display, str) else () if display is None else display
     for option, given in {"y_prob": names, "display": shown}.items():
         if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
@@ -200,6 +203,11 @@ def _audited(
     )
     survey, again = _surveyed(runner, work, n_rows, room)
     warnings += again
+    lost = n_rows - survey.n_rows
+    if lost and roles.weight is None:
+        raise _changed(n_rows, survey.n_rows)
+    if lost:
+        warnings.append(f"rows of next to no weight beside the largest one, left out: {lost}.")
     if survey.n_clipped:
         warnings.append(f"{survey.n_clipped} scores outside [0, 1] by at most 1e-06 were clipped.")
     numbered = not any(isinstance(part, SparkPart) for part in source.parts)
@@ -217,7 +225,16 @@ def _audited(
     frozen, learners = freeze(sample, survey, plan, rule, options["random_state"], work.limit)
     keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], n_rows])
     tally = runner.run(TakeTally(read, plan, rule, frozen), keys, n_rows)
+    if tally.n_rows != survey.n_rows:
+        raise _changed(survey.n_rows, tally.n_rows)
     return audit_of_tally(sample, frozen, learners, tally, plan, rule, options, display)
+
+
+def _changed(before: int, after: int) -> DataError:
+    return DataError(
+        f"the data must be the same each time they are read, got {before:,} rows and then {after:,}. "
+        "Write them to files first, and audit these."
+    )
 
 
 def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> tuple[Reader, list[str]]:

@@ -55,19 +55,27 @@ def completed(batch: Any, schema: Any, columns: Sequence[str], constants: Mappin
     for name in columns:
         kind = schema.field(name).type
         if name in constants:
-            arrays.append(pa.repeat(pa.scalar(constants[name], kind), batch.num_rows))
+            value = constants[name]
+            n = batch.num_rows
+            arrays.append(pa.nulls(n, kind) if value is None else pa.repeat(pa.scalar(value, kind), n))
             continue
         values = batch.column(batch.schema.get_field_index(name))
-        arrays.append(values if values.type == kind else values.cast(kind, safe=_is_safe(kind)))
+        arrays.append(values if values.type == kind else _cast(values, kind))
     return pa.RecordBatch.from_arrays(arrays, list(columns))
 
 
-def _is_safe(kind: Any) -> bool:
-    return not arrow().types.is_temporal(kind)  # parts of a microsecond may be lost
+def _cast(values: Any, kind: Any) -> Any:
+    pa = arrow()
+    if pa.types.is_dictionary(values.type):  # of views, which Arrow cannot cast as they are
+        values = pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(kind))
+    return values.cast(kind, safe=not pa.types.is_temporal(kind))  # parts of a microsecond may be lost
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema whose texts are of one kind, and moments in microseconds, as formats differ."""
+    """Return a schema with texts of one kind, moments in microseconds, decimals as doubles.
+
+    Formats differ in these, and so do files.
+    """
     pa = arrow()
     types = pa.types
 
@@ -81,6 +89,8 @@ def plain_schema(schema: Any) -> Any:
             kind = pa.timestamp("us")
         elif types.is_duration(kind):
             kind = pa.duration("us")
+        elif types.is_decimal(kind):
+            kind = pa.float64()
         return field.with_type(kind)
 
     return pa.schema([plain(field) for field in schema])
