@@ -68,7 +68,7 @@ _HOMES = {
     "load_repair": "repair",
     "regret": "decisions",
 }
-_MODULES = ("simulate", "data", "plot", "torch_metric")
+_MODULES = ("simulate", "data", "plot")
 
 __all__ = [*_HOMES, *_MODULES]
 
