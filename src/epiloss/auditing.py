@@ -185,24 +185,13 @@ def audit(
         "level": level,
         "random_state": seed,
     }
+    of_rows = {"task": task, "groups": groups, "sample_weight": sample_weight, "clusters": clusters}
     if isinstance(y_true, str):
         from epiloss.streaming.run import audit_stream, named_columns
 
-        columns = named_columns(
-            X,
-            label=y_true,
-            scores=y_prob,
-            features=features,
-            exclude=exclude,
-            groups=groups,
-            sample_weight=sample_weight,
-            clusters=clusters,
-            row_id=row_id,
-            display=display,
-            task=task,
-            pos_label=pos_label,
-            classes=classes,
-        )
+        of_rows |= {"features": features, "exclude": exclude, "row_id": row_id, "display": display}
+        of_rows |= {"pos_label": pos_label, "classes": classes}
+        columns = named_columns(X, label=y_true, scores=y_prob, **of_rows)
         return audit_stream(
             X, columns, plan, scoring, options, engine=engine, memory=memory, checkpoint=checkpoint
         )
@@ -210,17 +199,7 @@ def audit(
     if ratings is not None:
         check_for_ratings(scoring, recalibrate)
         y_true, pos_label = ratings.drawn(stream(seed, "drawn labels")), None
-    problem = read_problem(
-        y_true,
-        y_prob,
-        X,
-        task=task,
-        groups=groups,
-        sample_weight=sample_weight,
-        clusters=clusters,
-        pos_label=pos_label,
-        classes=classes,
-    )
+    problem = read_problem(y_true, y_prob, X, pos_label=pos_label, classes=classes, **of_rows)
     options["classes"] = [str(name) for name in problem.classes]
     result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:

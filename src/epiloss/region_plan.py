@@ -110,17 +110,7 @@ class RegionPlan:
 
     def stats(self, y_true: Any, y_prob: Any, X: Any) -> RegionStats:
         """Count rows: labels must be among those that the plan has learned from."""
-        binary = self._read(y_true, y_prob, X)
-        level_set, region, curves = self.frozen.placed(binary)
-        return RegionStats.from_rows(
-            level_set,
-            region,
-            labels=binary.labels,
-            scores=binary.scores,
-            rule=binary.rule,
-            curves=curves,
-            plan=self.name,
-        )
+        return self.frozen.stats(self._read(y_true, y_prob, X), self.name)
 
     def losses(self, stats: RegionStats) -> LevelSetLosses:
         """Return the losses of each level set from the sums; small regions are joined."""

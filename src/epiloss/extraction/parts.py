@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.atomic import replacing, write_text
-from epiloss.errors import DataError, MissingExtraError, OptionError
+from epiloss.errors import DataError, OptionError
+from epiloss.streaming.arrow import arrow
 
 KEY = b"epiloss"  # of what the schema of a file tells about it
 ENDINGS = (".parquet", ".arrow")
@@ -23,17 +24,6 @@ _MEANING = {
     "scores": "how scores are made",
     "format": "the version of epiloss",
 }
-
-
-def arrow() -> Any:
-    """Return pyarrow, or tell what to install."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError(
-            "files need pyarrow, which is not installed. Run: pip install 'epiloss[files]'"
-        ) from None
-    return pyarrow
 
 
 def checked_ending(path: str | Path) -> Path:

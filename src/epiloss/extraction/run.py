@@ -21,12 +21,12 @@ from epiloss.extraction.parts import (
     ROWS,
     Parts,
     about,
-    arrow,
     check_identity,
     checked_ending,
     remove_parts,
 )
 from epiloss.extraction.scores import ScoreMaker, resolve_scores
+from epiloss.streaming.arrow import arrow
 
 FORMAT = 1
 _DTYPES = ("float16", "float32")

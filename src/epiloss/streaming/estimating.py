@@ -122,7 +122,7 @@ def _evaluated(
     """Return the losses of the rows that did not learn, from the sums of all rows."""
     base_rate = float(stats["label"].sum() / stats["weight"].sum())
     if len(learners):
-        stats = stats.without(_stats_of(_taken(problem, learners), frozen))
+        stats = stats.without(frozen.stats(_taken(problem, learners)))
     rows = np.setdiff1d(np.arange(len(problem.labels)), learners, assume_unique=True)
     some = _taken(problem, rows)
     level_set, region, curves = frozen.placed(some)
@@ -138,19 +138,6 @@ def _evaluated(
         n_rows=n_rows,
         base_rate=base_rate,
         histogram=histogram * (n_rows / histogram.sum()),
-    )
-
-
-def _stats_of(problem: BinaryProblem, frozen: Frozen) -> RegionStats:
-    level_set, region, curves = frozen.placed(problem)
-    return RegionStats.from_rows(
-        level_set,
-        region,
-        labels=problem.labels,
-        scores=problem.scores,
-        rule=problem.rule,
-        weights=problem.weights,
-        curves=curves,
     )
 
 

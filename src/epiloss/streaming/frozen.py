@@ -10,6 +10,7 @@ from epiloss.curves import Curve
 from epiloss.levelsets import Codes, LevelSets
 from epiloss.partition import Partition
 from epiloss.planning import BinaryProblem
+from epiloss.regions import RegionStats
 from epiloss.scoring import Floats, ScoringRule
 
 
@@ -38,3 +39,17 @@ class Frozen:
             region = self.partition.assign(problem.features, level_set)
         a, b = self.curves
         return level_set, region, (a(problem.scores), b(problem.scores))
+
+    def stats(self, problem: BinaryProblem, plan: tuple[str, str] = ("", "")) -> RegionStats:
+        """Return the sums of the rows of each region."""
+        level_set, region, curves = self.placed(problem)
+        return RegionStats.from_rows(
+            level_set,
+            region,
+            labels=problem.labels,
+            scores=problem.scores,
+            rule=problem.rule,
+            weights=problem.weights,
+            curves=curves,
+            plan=plan,
+        )
