@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -580,7 +581,7 @@ def test_a_checkpoint_of_other_options_is_refused_and_one_that_is_broken_named(
 def test_a_killed_command_goes_on_where_it_stopped(
     whole: Any, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    """The process is killed in the middle of its last pass, and started again."""
+    """The process is killed in the middle of its second pass, and started again."""
     logs = tmp_path / "logs"
     logs.mkdir()
     for place in range(60):
@@ -596,6 +597,8 @@ def test_a_killed_command_goes_on_where_it_stopped(
         time.sleep(0.005)
     first.kill()
     first.communicate()
+    assert first.returncode == -signal.SIGKILL  # it had not ended by itself
+    assert not (tmp_path / "kept" / "tally.arrow").exists()
     second = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert json.loads(second.stdout)["grouping_loss"] == expected["grouping_loss"]
     assert json.loads(second.stdout)["score"] == expected["score"]
