@@ -1,4 +1,4 @@
-"""A gate for pipelines: is a loss above its limit, beyond doubt?"""
+"""A gate for pipelines: whether a loss is above its limit beyond doubt."""
 
 from __future__ import annotations
 
