@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +31,26 @@ _OPTIONS = {
     "y_prob": "--score",
     "features": "--feature",
     "sample_weight": "--weight",
+    "pos_label": "--pos-label",
     "row_id": "--row-id",
-    **{name: f"--{name}" for name in ("exclude", "groups", "clusters", "display")},
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+    "region_ratio": "--region-ratio",
+    "drop_missing": "--drop-missing",
+    "classes": "--class",
+    "exclude": "--exclude",
 }
+# as options alone, not as words of a sentence
+_SWITCHES = {
+    **_OPTIONS,
+    **{name: f"--{name}" for name in ("task", "groups", "clusters", "engine", "memory", "display")},
+    **{name: f"--{name}" for name in ("logits", "method", "rule", "checkpoint", "recalibrate")},
+}
+_SPOKEN = re.compile(
+    r"(?<!\w)'[^']*'"  # names of the data, which stay
+    rf"|\b({'|'.join(_SWITCHES)})=(?:True\b|\[\.\.\.\])?"
+    rf"|\b({'|'.join(name for name in _OPTIONS if '_' in name)})\b"
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -139,6 +157,8 @@ def _written() -> list[Any]:
 @click.option("--display", multiple=True, help="Column to show of rows in the report: no feature.")
 @click.option("--pos-label", help="The label of the positive class.")
 @click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
+@click.option("--drop-missing", is_flag=True, help="Leave out rows without a score or a label.")
+@click.option("--logits", is_flag=True, help="Scores are logits: make them probabilities.")
 @click.option("--row-id", help="Column that tells rows apart: no feature.")
 @click.option(
     "--engine",
@@ -227,7 +247,7 @@ def main() -> None:
     except (OptionError, MissingExtraError) as error:
         _fail(error, EXIT_USAGE)
     except NoColumnError as error:
-        _fail(error.named(_OPTIONS), EXIT_DATA)
+        _fail(error.named(_SWITCHES), EXIT_DATA)
     except DataError as error:
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
@@ -240,7 +260,7 @@ def main() -> None:
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Say what a warning says, and nothing of where in the code it came from."""
-    click.echo(f"note: {message}", err=True)
+    click.echo(f"note: {printable(_spoken(str(message)))}", err=True)
 
 
 def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
@@ -279,7 +299,8 @@ def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data
         plain |= {"gate": [one.to_dict() for one in gate]} if gate else {}
         click.echo(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        click.echo(str(result) if loop is None else f"{result}\n\n{loop}")
+        lines = (str(result) if loop is None else f"{result}\n\n{loop}").splitlines()
+        click.echo("\n".join(_spoken(one) if one.startswith("note: ") else one for one in lines))
     for one in gate:
         click.echo(f"gate {'failed' if one.failed else 'passed'}: {one}", err=True)
     if any(one.failed for one in gate):
@@ -335,6 +356,26 @@ def _working(what: str) -> Iterator[None]:
         yield
 
 
+def _spoken(text: str) -> str:
+    """Return a sentence with the options of Python called as they are here.
+
+    >>> _spoken("Pass drop_missing=True to leave such rows out; 'y_true=' is a name.")
+    "Pass --drop-missing to leave such rows out; 'y_true=' is a name."
+    >>> _spoken("y_true must hold two classes. Pass task='joint' or classes=[...].")
+    "--label must hold two classes. Pass --task 'joint' or --class."
+    """
+
+    def option(found: re.Match[str]) -> str:
+        switch, name = found.groups()
+        if switch is None and name is None:
+            return found.group()
+        said = _SWITCHES[switch or name]
+        value_follows = found.group().endswith("=") and text[found.end() : found.end() + 1].strip()
+        return f"{said} " if value_follows else said
+
+    return _SPOKEN.sub(option, text)
+
+
 def _fail(error: Exception, code: int) -> None:
-    click.echo(f"epiloss: {printable(str(error))}", err=True)
+    click.echo(f"epiloss: {printable(_spoken(str(error)))}", err=True)
     sys.exit(code)

@@ -73,10 +73,7 @@ class DaskPart(Part):
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Compute the partition here."""
-        yield from self.batches_of(self.delayed.compute(), columns)
-
-    def batches_of(self, frame: Any, columns: Sequence[str]) -> Iterator[Any]:
-        """Return the batches of the partition, computed already."""
+        frame = self.delayed.compute()
         pa = arrow()
         fields = [self.schema.field(name) for name in columns]
         table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
