@@ -20,7 +20,6 @@ import click
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 if TYPE_CHECKING:
-    from epiloss.features import Features
     from epiloss.repairing import RepairResult
     from epiloss.results import Audit
 
@@ -192,28 +191,30 @@ def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options
 
 @cli.command()
 @click.argument("repair", type=click.Path(dir_okay=False))
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True)
 @click.option(
     "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def apply(repair: str, file: str, scores: tuple[str, ...], output: str, force: bool) -> None:
-    """Repair the scores in FILE by a saved REPAIR; the columns that it learned from must be there."""
-    import numpy as np
+def apply(
+    repair: str, files: tuple[str, ...], scores: tuple[str, ...], output: str, force: bool
+) -> None:
+    """Repair the scores in FILES by a saved REPAIR; the columns that it learned from must be there.
 
-    from epiloss.files import column, read_file, write_table
+    Tables are read batch by batch, so that they may be larger than memory.
+    """
+    from epiloss.files import read_whole
     from epiloss.repair import load_repair
+    from epiloss.streaming.repaired import repair_table
 
     _check_output({"output": output, "force": force})
     loaded = load_repair(repair)
-    columns = read_file(file)
-    chosen = [column(columns, name, "--score") for name in scores]
-    given = chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
-    others = {name: part for name, part in columns.items() if name not in scores}
-    better = loaded.predict(_features_of_repair(others, loaded.features_in_), given)
-    _write(output, lambda path: write_table(path, _score_columns(scores, better)))
-    click.echo(f"{len(better):,} rows repaired: {output}", err=True)
+    alone = read_whole(files[0]) if len(files) == 1 else None
+    tables = list(files) if alone is None else alone
+    written: list[int] = []
+    _write(output, lambda path: written.append(repair_table(loaded, tables, scores, path)))
+    click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 
 @cli.command()
@@ -261,20 +262,6 @@ def main() -> None:
 def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Say what a warning says, and nothing of where in the code it came from."""
     click.echo(f"note: {printable(_spoken(str(message)))}", err=True)
-
-
-def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
-    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
-    import numpy as np
-
-    from epiloss.files import column
-
-    matrices = {name: part for name, part in columns.items() if np.ndim(part) == 2}
-    fitting = [part for part in matrices.values() if part.shape[1] == learned.n_columns]
-    if learned.nameless and len(fitting) == 1:
-        return fitting[0]
-    wide = {f"{name}[{j}]": part[:, j] for name, part in matrices.items() for j in range(part.shape[1])}
-    return {name: column({**wide, **columns}, name, "the repair") for name in learned.names}
 
 
 def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data: Any) -> None:
