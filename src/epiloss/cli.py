@@ -1,6 +1,6 @@
 """The command line: results on the standard output, everything else on the standard error.
 
-Exit codes: 0 done, 1 crash, 2 wrong usage, 4 bad data.
+Exit codes: 0 done, 1 crash, 2 wrong usage, 3 a loss above its limit, 4 bad data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from epiloss.repairing import RepairResult
     from epiloss.results import Audit
 
-EXIT_CRASH, EXIT_USAGE, EXIT_DATA = 1, 2, 4
+EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA = 1, 2, 3, 4
 # what arguments of the audit are called here
 _OPTIONS = {
     "y_true": "--label",
@@ -113,6 +113,13 @@ def _written() -> list[Any]:
         ),
         click.option(
             "--save-repair", type=click.Path(dir_okay=False), help="Write the repair itself (JSON)."
+        ),
+        click.option(
+            "--fail-above",
+            multiple=True,
+            metavar="[LOSS=]LIMIT",
+            help="Exit with code 3 if a loss (grouping; calibration=, score=) is above a limit beyond "
+            "doubt: the low end of its interval. May be repeated.",
         ),
         click.option("--force", is_flag=True, help="Overwrite what is written."),
     ]
@@ -252,10 +259,12 @@ def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
 
 def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data: Any) -> None:
     from epiloss.auditing import audit as run_audit
+    from epiloss.gating import checks, read_limits
 
     as_json, output, report = (options.pop(name) for name in ("as_json", "output", "report"))
     repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     options.pop("force")
+    limits = read_limits(options.pop("fail_above"))
     options = {name: value for name, value in options.items() if value is not None}
     in_passes = isinstance(data["y_true"], str)  # which show how far they have come
     with nullcontext() if in_passes else _working(f"auditing {len(data['y_true']):,} rows"):
@@ -264,11 +273,17 @@ def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data
         if path:
             _write(path, write)
     loop = _repaired(result, repair, names) if repair["repair"] or repair["save_repair"] else None
+    gate = checks(result, limits)
     if as_json:
         plain = result.to_dict() | ({} if loop is None else {"repair": loop.to_dict()})
+        plain |= {"gate": [one.to_dict() for one in gate]} if gate else {}
         click.echo(json.dumps(plain, indent=1, allow_nan=False))
-        return
-    click.echo(str(result) if loop is None else f"{result}\n\n{loop}")
+    else:
+        click.echo(str(result) if loop is None else f"{result}\n\n{loop}")
+    for one in gate:
+        click.echo(f"gate {'failed' if one.failed else 'passed'}: {one}", err=True)
+    if any(one.failed for one in gate):
+        sys.exit(EXIT_GATE)
 
 
 def _repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...]) -> RepairResult:
