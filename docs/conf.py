@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import epiloss
-
+# before any library starts its threads: they would wait for each other, and pages are small
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HF_HUB_OFFLINE"] = "1"  # an example that needs a download fails
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parent))
+
+import epiloss
 
 project = "epiloss"
 author = "the epiloss developers"
@@ -60,7 +62,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "min_reported_time": 3600,  # seconds differ from machine to machine
     "write_computation_times": False,
-    "capture_repr": ("_repr_html_", "__repr__"),
+    "capture_repr": ("_repr_html_",),
 }
 suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
 

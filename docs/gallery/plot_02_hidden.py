@@ -6,8 +6,8 @@ A score is *calibrated* if of the rows scored 0.6, six in ten are positive. That
 averages. This page draws a score that is perfectly calibrated, has the best accuracy that any classifier
 can have, and is wrong for nearly everyone.
 
-The example is in the manner of Perez-Lebel, Le Morvan and Varoquaux (ICLR 2023), who gave the missing part
-its name: the *grouping loss*.
+The example is in the manner of Perez-Lebel, Le Morvan and Varoquaux (ICLR 2023), who gave the
+missing part its name: the *grouping loss*.
 """
 
 import matplotlib.pyplot as plt
@@ -19,9 +19,10 @@ from epiloss.simulate import Link
 # %%
 # A score that is right on average
 # --------------------------------
-# A single feature x is uniform on (-1, 1), and the score is the distance from zero, S = abs(x). Two rows at x
-# and -x therefore get the same score. Their true probabilities Q differ: on one side Q is above the score, on
-# the other as much below it. On average over both sides the score is exactly right.
+# A single feature x is uniform on (-1, 1), and the score is the distance from zero, S = abs(x).
+# Two rows at x and -x therefore get the same score. Their true probabilities Q differ: on one side
+# Q is above the score, on the other as much below it. On average over both sides the score is
+# exactly right.
 
 problem = Link("plateau")
 sample = problem.sample(20_000)
@@ -54,9 +55,9 @@ for ax in (left, right):
 plt.show()
 
 # %%
-# Left: wherever the truth is above 1/2, so is the score, so that no classifier has a better accuracy; and
-# yet it equals the truth almost nowhere. Right: its reliability curve (black) is perfect. Those of its two
-# halves are not, and nobody who only looks at the score can see them.
+# Left: wherever the truth is above 1/2, so is the score, so that no classifier has a better
+# accuracy; and yet it equals the truth almost nowhere. Right: its reliability curve (black) is
+# perfect. Those of its two halves are not, and nobody who only looks at the score can see them.
 #
 # The sum of errors
 # -----------------
@@ -80,9 +81,9 @@ print(f"irreducible      {exact.irreducible_loss:.4f}")
 # %%
 # What can be found from labels
 # -----------------------------
-# In real data Q is never seen; only the label is. The audit gets labels, scores and the feature, and nothing
-# else. It looks, in one part of the rows, for a description of who is misjudged, and tests that on other
-# rows. What it finds is therefore a lower bound.
+# In real data Q is never seen; only the label is. The audit gets labels, scores and the feature,
+# and nothing else. It looks, in one part of the rows, for a description of who is misjudged, and
+# tests that on other rows. What it finds is therefore a lower bound.
 
 result = epiloss.audit(sample.y, sample.scores, sample.X)
 print(f"calibration loss {result.calibration_loss:.4f}")
@@ -92,16 +93,15 @@ print(result.verdict)
 # %%
 # Recalibration does not help
 # ---------------------------
-# A calibrator is a function of the score. Rows at x and -x have the same score, so it gives them the same
-# answer. It can only repair what the averages show, and here they show nothing.
+# A calibrator is a function of the score. Rows at x and -x have the same score, so it gives them
+# the same answer. It can only repair what the averages show, and here they show nothing.
 
-again = epiloss.audit(sample.y, sample.scores, sample.X, recalibrate="isotonic").recalibrated
-print(f"grouping loss after isotonic recalibration, at least {again.grouping_loss:.4f}")
+print(epiloss.audit(sample.y, sample.scores, sample.X, recalibrate="isotonic"))
 
 # %%
 # Confident in a number, and so in a person
 # -----------------------------------------
 # If decisions are taken about groups, calibration is all that is needed. If they are taken about
-# individuals (treat or not, lend or not, trust this answer or not), the grouping loss is what hurts. With
-# an asymmetric cost the decision threshold is no longer 1/2, and the rows between the two coloured curves
-# above are decided wrongly: :doc:`what that costs <plot_11_repair>`.
+# individuals (treat or not, lend or not, trust this answer or not), the grouping loss is what
+# hurts. With an asymmetric cost the decision threshold is no longer 1/2, and the rows between the
+# two coloured curves above are decided wrongly: :doc:`what that costs <plot_11_repair>`.

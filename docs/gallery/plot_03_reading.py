@@ -2,8 +2,8 @@
 How to read a grouping diagram
 ==============================
 
-A reliability diagram has one point for each level set of the score. A grouping diagram opens each point and
-shows the regions inside it.
+A reliability diagram has one point for each level set of the score. A grouping diagram opens each
+point and shows the regions inside it.
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +15,8 @@ from epiloss.simulate import Sigmoid
 # %%
 # Nothing to see, and something
 # -----------------------------
-# Two simulated problems with the same score. On the left the score is the true probability. On the right,
-# half of the rows of each score have a higher rate and half a lower one.
+# Two simulated problems with the same score. On the left the score is the true probability. On the
+# right, half of the rows of each score have a higher rate and half a lower one.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.4), layout="constrained")
 for ax, strength, title in zip(axes, (0.0, 0.6), ("no grouping loss", "grouping loss"), strict=True):
@@ -27,14 +27,14 @@ for ax, strength, title in zip(axes, (0.0, 0.6), ("no grouping loss", "grouping 
 plt.show()
 
 # %%
-# - The **black curve** is the calibration curve: the rate of positives at each score. On the diagonal the
-#   score is right on average.
-# - Each **point** is a region of rows of about equal score: its height is the rate there. Its colour is the
-#   number of rows, and the **bar** is the 95% interval of the rate.
-# - **Grey** regions are those that cannot be told from their level set: their interval holds its rate. They
-#   are no evidence of anything.
-# - The **strip** below the diagram shows how many rows have each score. A large spread where there are no
-#   rows costs nothing.
+# - The **black curve** is the calibration curve: the rate of positives at each score. On the
+#   diagonal the score is right on average.
+# - Each **point** is a region of rows of about equal score: its height is the rate there. Its
+#   colour is the number of rows, and the **bar** is the 95% interval of the rate.
+# - **Grey** regions are those that cannot be told from their level set: their interval holds its
+#   rate. They are no evidence of anything.
+# - The **strip** below the diagram shows how many rows have each score. A large spread where there
+#   are no rows costs nothing.
 #
 # In each level set the rows were split in two by the feature that separates rates best. It was chosen on
 # half of the rows, and what is drawn is the other half: had the same rows been used for both, the left
@@ -42,10 +42,10 @@ plt.show()
 #
 # More regions
 # ------------
-# Two regions read best. ``partition=None`` draws those of the audit itself, which are a tree's: finer, and
-# each with fewer rows.
+# Two regions read best. ``partition=None`` draws those of the audit itself, which are a tree's:
+# finer, and each with fewer rows.
 
-_ = result.plot(partition=None)
+result.plot(partition=None)
 
 # %%
 # The other pictures

@@ -2,8 +2,8 @@
 Choosing bins, partition and method
 ===================================
 
-The defaults are what simulations with known answers recommend. This page runs a small one, so that you can
-see what each choice does, and run it on problems more like your own.
+The defaults are what simulations with known answers recommend. This page runs a small one, so that
+you can see what each choice does, and run it on problems more like your own.
 """
 
 from collections.abc import Mapping
@@ -39,8 +39,9 @@ def study(problem: Problem, n: int, options: Mapping[str, Any]) -> dict[str, flo
 # %%
 # Which bound
 # -----------
-# Two features matter and eight are noise. Each method looks at the same 4,000 rows; the numbers are losses x
-# 10,000, over four samples. All are lower bounds: nearer to the truth is better, above it is an error.
+# Two features matter and eight are noise. Each method looks at the same 4,000 rows; the numbers
+# are losses x 10,000, over four samples. All are lower bounds: nearer to the truth is better,
+# above it is an error.
 
 problem = Sigmoid(n_noise=8)
 choices: dict[str, dict[str, Any]] = {
@@ -54,21 +55,23 @@ table = pd.DataFrame({name: study(problem, 4_000, options) for name, options in 
 table.round(1)
 
 # %%
-# - **crossfit** needs no bins and every row both learns and tests. It leads the ledger wherever it can be
-#   computed.
+# - **crossfit** needs no bins and every row both learns and tests. It leads the ledger wherever it
+#   can be computed.
 # - **tree** gives regions that can be read as rules. The fewer learning rows a region has
-#   (``region_ratio``), the finer the tree and the noisier its rates; the noise is taken off, but not for free.
+#   (``region_ratio``), the finer the tree and the noisier its rates; the noise is taken off, but
+#   not for free.
 # - **stump** finds one split in each level set: coarse, and easy to draw.
-# - **k-means** never sees the labels, so it finds clusters and not differences. It suits embeddings.
+# - **k-means** never sees the labels, so it finds clusters and not differences. It suits
+#   embeddings.
 #
-# Your own partition is any object with ``fit(X, y)`` and ``apply`` or ``predict``; your own learner for the
-# cross-fitted bound any regressor, as ``learner=``.
+# Your own partition is any object with ``fit(X, y)`` and ``apply`` or ``predict``; your own
+# learner for the cross-fitted bound any regressor, as ``learner=``.
 #
 # How many bins
 # -------------
-# Few bins mix different scores, and the curve's slope inside a bin looks like grouping loss. It is computed
-# and taken off (*induced*), so that the estimate of the partition moves little; with many bins there are few
-# rows in each, and less is found.
+# Few bins mix different scores, and the curve's slope inside a bin looks like grouping loss. It is
+# computed and taken off (*induced*), so that the estimate of the partition moves little; with many
+# bins there are few rows in each, and less is found.
 
 counts = [3, 5, 10, 15, 25, 40]
 lines: dict[str, list[float]] = {"plugin": [], "less bias": [], "less bias and induced": []}
@@ -95,23 +98,23 @@ ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=
 plt.show()
 
 # %%
-# ``binning="quantile"`` puts equally many rows into each bin: better where nearly all scores lie at one end.
-# ``bins`` also takes edges of your own.
+# ``binning="quantile"`` puts equally many rows into each bin: better where nearly all scores lie
+# at one end. ``bins`` also takes edges of your own.
 #
 # Is nothing found where nothing is?
 # ----------------------------------
-# The same score without any grouping loss. The values scatter around zero (a lower bound may be negative:
-# clipping it would be a bias), and no lower limit lies above the truth.
+# The same score without any grouping loss. The values scatter around zero (a lower bound may be
+# negative: clipping it would be a bias), and no lower limit lies above the truth.
 
 pd.DataFrame({"no grouping loss": study(Sigmoid(grouping=0.0, n_noise=8), 4_000, {})}).T.round(1)
 
 # %%
-# Four repetitions are an illustration. :doc:`/coverage` has three hundred for each of sixteen settings: how
-# often intervals hold the truth, how often the test rejects, and the same for glest.
+# Four repetitions are an illustration. :doc:`/coverage` has three hundred for each of sixteen
+# settings: how often intervals hold the truth, how often the test rejects, and the same for glest.
 #
 # Splits and halves
 # -----------------
-# ``split`` is the part of the rows that learns regions, ``swap`` lets the halves change places, and
-# ``repeats`` averages several splits: each costs time and takes out some of the chance of one split.
-# ``clusters=`` keeps rows that depend on each other (of one patient, of one user) on the same side, and makes
-# intervals honest about them.
+# ``split`` is the part of the rows that learns regions, ``swap`` lets the halves change places,
+# and ``repeats`` averages several splits: each costs time and takes out some of the chance of one
+# split. ``clusters=`` keeps rows that depend on each other (of one patient, of one user) on the
+# same side, and makes intervals honest about them.
