@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parent))
 
 import epiloss
+from epiloss.extraction.frameworks import import_torchvision
+
+if find_spec("torchvision") is not None:
+    import_torchvision()  # which transformers loads where it is there
 
 project = "epiloss"
 author = "the epiloss developers"
