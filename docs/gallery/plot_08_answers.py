@@ -56,7 +56,7 @@ config = transformers.GPT2Config(
 model = transformers.GPT2LMHeadModel(config)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for step in range(240):
-    tokens, _ = questions(256, minus=0.05)
+    tokens, known = questions(256, minus=0.05)
     logits = model(tokens).logits[:, 5:8]  # what is said after "=", and after each digit
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, len(SIGNS)), tokens[:, 6:].reshape(-1))
     optimizer.zero_grad()
