@@ -15,11 +15,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # an example that needs a download fails
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pandas
+
 import epiloss
 from epiloss.extraction.frameworks import import_torchvision
 
 if find_spec("torchvision") is not None:
     import_torchvision()  # which transformers loads where it is there
+
+pandas.set_option("display.max_colwidth", 160)  # rules are shown whole
 
 project = "epiloss"
 author = "the epiloss developers"
@@ -62,6 +66,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/examples",
     "image_srcset": ["2x"],
     "show_signature": False,
+    "notebook_extensions": set(),
     "show_memory": False,
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -80,12 +85,15 @@ html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,
-    "secondary_sidebar_items": ["page-toc"],
+    # the other pages need their width for what they print
+    "secondary_sidebar_items": {name: ["page-toc"] for name in ("mathematics", "glance", "scale")},
+    "header_links_before_dropdown": 8,
     "footer_start": ["copyright"],
     "footer_end": [],
     "back_to_top_button": False,
 }
-html_sidebars: dict[str, list[str]] = {"index": []}
+_ALONE = ("index", "install", "glance", "command_line", "mathematics")  # no other pages beside them
+html_sidebars: dict[str, list[str]] = {name: [] for name in _ALONE}
 
 
 def _skip_others(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:

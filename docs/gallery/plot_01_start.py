@@ -46,10 +46,7 @@ print(result)
 # (*induced*); both are taken off what the regions show (*plugin*).
 #
 # The last sentences are the **verdict**: what to do. :doc:`Its rule </verdict>` is a table of six lines.
-
-print(result.verdict)
-
-# %%
+#
 # Numbers, not print
 # ------------------
 # Everything that is printed is an attribute. Estimates carry their uncertainty.

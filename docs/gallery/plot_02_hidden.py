@@ -88,7 +88,6 @@ print(f"irreducible      {exact.irreducible_loss:.4f}")
 result = epiloss.audit(sample.y, sample.scores, sample.X)
 print(f"calibration loss {result.calibration_loss:.4f}")
 print(f"grouping loss, at least {result.grouping_loss:.4f}, p = {result.grouping_loss.pvalue:.1g}")
-print(result.verdict)
 
 # %%
 # Recalibration does not help
