@@ -1,6 +1,7 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
+# make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines: also the tests that need heavy packages.
 PYTHON ?= python3
 EXTRAS ?=
@@ -9,7 +10,7 @@ BIN = $(VENV)/bin
 KERNEL = setup.py $(addprefix src/epiloss/partition/, _kernel.c _trees.c _passes.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test bench studies clean
+.PHONY: demo test bench studies docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
@@ -27,6 +28,9 @@ bench: $(VENV)/.test
 studies: $(VENV)/.studies
 	MPLBACKEND=Agg $(BIN)/python experiments/studies.py
 
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
 $(VENV)/.demo: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[files]'
 	touch $@
@@ -39,8 +43,12 @@ $(VENV)/.studies: pyproject.toml $(KERNEL) | $(VENV)/bin/python
 	$(PIP) --editable '.[studies]'
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: pyproject.toml $(KERNEL) | $(VENV)/bin/python
+	$(PIP) --editable '.[docs]'
+	touch $@ $(VENV)/.demo
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache src/epiloss/partition/*.so .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/partition/*.so .ruff_cache .hypothesis

@@ -124,7 +124,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         return repaired(self.repairs_, self.positive_, features, given)
 
     def save(self, path: str | Path) -> None:
-        """Write the repair as plain JSON, which :func:`epiloss.repair.load_repair` reads."""
+        """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads."""
         from epiloss.repair.saved import save_repair
 
         save_repair(self, path)

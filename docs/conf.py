@@ -1,0 +1,107 @@
+"""How the site is built: ``make docs``. Warnings are errors, and every example runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# before any library starts its threads: they would wait for each other, and pages are small
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["HF_HUB_OFFLINE"] = "1"  # an example that needs a download fails
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pandas
+
+import epiloss
+from epiloss.extraction.frameworks import import_torchvision
+
+if find_spec("torchvision") is not None:
+    import_torchvision()  # which transformers loads where it is there
+
+pandas.set_option("display.max_colwidth", 160)  # rules are shown whole
+
+project = "epiloss"
+author = "the epiloss developers"
+copyright = "the epiloss developers"
+version = release = epiloss.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "mathml",  # beside this file
+]
+exclude_patterns = ["_build", "gallery", "peers_table.md"]
+templates_path = ["_templates"]
+default_role = "code"
+nitpicky = True
+nitpick_ignore_regex = [
+    # of other packages: their pages are not here, and the build asks no network
+    (r"py:.*", r"(sklearn|numpy|np|torch|pandas|collections|pathlib|abc)\..*"),
+]
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the parameters' types are told in words
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False  # the templates list them
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "examples",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "doc_module": ("epiloss",),
+    "reference_url": {"epiloss": None},
+    "backreferences_dir": "generated/examples",
+    "image_srcset": ["2x"],
+    "show_signature": False,
+    "notebook_extensions": set(),
+    "show_memory": False,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "min_reported_time": 3600,  # seconds differ from machine to machine
+    "write_computation_times": False,
+    "capture_repr": ("_repr_html_",),
+}
+suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
+
+html_theme = "pydata_sphinx_theme"
+html_title = "epiloss"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "show_prev_next": True,
+    # the other pages need their width for what they print
+    "secondary_sidebar_items": {name: ["page-toc"] for name in ("mathematics", "glance", "scale")},
+    "header_links_before_dropdown": 8,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "back_to_top_button": False,
+}
+_ALONE = ("index", "install", "glance", "command_line", "mathematics")  # no other pages beside them
+html_sidebars: dict[str, list[str]] = {name: [] for name in _ALONE}
+
+
+def _skip_others(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what classes inherit from other packages; None lets Sphinx decide."""
+    home = getattr(getattr(member, "fget", member), "__module__", None) or "epiloss"
+    return None if home.startswith("epiloss") else True
+
+
+def setup(app: Any) -> None:
+    """Tell Sphinx what is not ours."""
+    app.connect("autodoc-skip-member", _skip_others)

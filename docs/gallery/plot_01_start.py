@@ -1,0 +1,103 @@
+"""
+A five-minute start
+===================
+
+How wrong are the probabilities of a model that looks fine? This page audits one, and reads the
+answer line by line.
+
+The bundled data are 20,000 workers of the US census of 1994-95, and for each the probability that
+a plain logistic regression gives to *earns over $50,000*. The model never saw these people.
+"""
+
+import epiloss
+
+data = epiloss.data.load_census_income()
+
+# %%
+# One call
+# --------
+# An audit needs three things: what happened, what the model said, and what is known of each row.
+# The last may be a data frame, a dictionary of columns as here, or an array of embeddings. Words
+# are welcome.
+
+result = epiloss.audit(data.y, data.scores, data.X, recalibrate="isotonic")
+print(result)
+
+# %%
+# What it says
+# ------------
+# **score** is the Brier score, the mean of (probability - outcome)². Lower is better. It is the
+# sum of the three lines below it:
+#
+# - **calibration loss**: what a better map of the score alone could remove. Almost nothing: of the
+#   people scored 0.6, about six in ten do earn over $50,000. By the usual check this model is
+#   fine.
+# - **grouping loss**: what remains wrong *inside* groups of equal score, because some people there
+#   have a higher chance and some a lower one, and the score does not tell them apart. It is a
+#   lower bound, found on people who did not help to find it, and the p-value says that it is no
+#   accident. Recalibrating does not cure it: the second column is after isotonic recalibration.
+# - **remainder**: the noise that no model could remove, and the grouping loss that was not seen.
+#   "No evidence of grouping loss" is not "no grouping loss": *at most it is* tells how much there
+#   could be.
+#
+# **Two lower bounds** are given. One learns from all columns, without bins, which people the score
+# gets wrong; it leads. The other splits people of about equal score into regions that you can look
+# at. Regions with few people differ by chance (*bias*), and a bin mixes slightly different scores
+# (*induced*); both are taken off what the regions show (*plugin*).
+#
+# The last sentences are the **verdict**: what to do. :doc:`Its rule </verdict>` is a table of six lines.
+#
+# Numbers, not print
+# ------------------
+# Everything that is printed is an attribute. Estimates carry their uncertainty.
+
+loss = result.grouping_loss
+print(f"grouping loss {loss:.5f}, standard error {loss.stderr:.5f}, p = {loss.pvalue:.2g}")
+print(
+    f"probabilities are off by {100 * loss.value**0.5:.0f} points, root mean square, inside level sets"
+)
+
+# %%
+# Where
+# -----
+# Regions come with a rule in words. ``expected`` is the rate that all people of that score have,
+# and ``label_mean`` the rate of this region, with its 95% interval. P-values are adjusted for how
+# many regions were looked at, so a region can be costly and still not be told from noise.
+
+shown = ["rule", "n", "score_mean", "expected", "label_mean", "low", "high", "pvalue_adjusted"]
+result.worst_regions(5).to_pandas()[shown].round(3)
+
+# %%
+# A picture
+# ---------
+# :doc:`How to read it <plot_03_reading>` has a page of its own.
+
+result.plot()
+
+# %%
+# A page to send around
+# ---------------------
+# ``to_html`` writes one file that needs nothing else: the ledger, the diagram with a tooltip on each
+# region, and tables that sort. ``to_json`` writes the same for programs.
+
+import tempfile
+from pathlib import Path
+
+with tempfile.TemporaryDirectory() as folder:
+    report, numbers = Path(folder, "report.html"), Path(folder, "audit.json")
+    result.to_html(report, title="Income model")
+    result.to_json(numbers)
+    print(f"report {report.stat().st_size / 1000:.0f} kB, JSON {numbers.stat().st_size / 1000:.0f} kB")
+
+# %%
+# The same without Python
+# -----------------------
+# .. code-block:: none
+#
+#     epiloss demo                                                  # this page
+#     epiloss audit predictions.parquet --label y --score p         # other columns are the features
+#     epiloss audit predictions.csv --label y --score p --report report.html
+#
+# :doc:`The command line </command_line>` has the rest.
+#
+# Next: :doc:`what calibration hides <plot_02_hidden>`, and why.
