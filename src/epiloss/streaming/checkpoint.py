@@ -15,6 +15,7 @@ from epiloss.streaming.arrow import arrow
 from epiloss.streaming.passes import Pass, PassResult
 
 _REST = 20  # writing takes at most one part in so many of the time
+_MARK = b"epiloss checkpoint 1\n"
 
 
 class Checkpoint:
@@ -44,7 +45,7 @@ class Checkpoint:
         if not path.exists():
             return set(), None
         try:
-            facts, data = arrow().ipc.open_stream(path.read_bytes()).read_all().column(0).to_pylist()
+            facts, data = unsealed(path.read_bytes())
             known = json.loads(facts)
             if known["run"] != self._run:
                 raise OptionError(
@@ -56,7 +57,7 @@ class Checkpoint:
             if known["inputs"] != inputs or not set(known["done"]) <= set(parts):
                 return set(), None
             return set(known["done"]), work.result.from_bytes(data)
-        except (arrow().ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+        except (arrow().ArrowException, LookupError, TypeError, ValueError, OSError) as error:
             if isinstance(error, OptionError):
                 raise
             raise DataError(
@@ -70,20 +71,35 @@ class Checkpoint:
         start = time.monotonic()
         if not now and start < self._next:
             return
-        pa = arrow()
         facts = json.dumps({"run": self._run, "inputs": inputs, "done": sorted(done)}).encode()
-        table = pa.table({"bytes": pa.array([facts, result.to_bytes()], pa.large_binary())})
-        with (
-            replacing(self._path(work)) as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_stream(sink, table.schema) as writer,
-        ):
-            writer.write_table(table)
+        with replacing(self._path(work)) as temporary:
+            temporary.write_bytes(sealed(facts, result.to_bytes()))
         end = time.monotonic()
         self._next = end + _REST * (end - start)
 
     def _path(self, work: Pass[Any]) -> Path:
-        return self._folder / f"{work.name}.arrow"
+        return self._folder / f"{work.name}.checkpoint"
+
+
+def sealed(facts: bytes, data: bytes) -> bytes:
+    r"""Return a line of JSON and any bytes as one, with what tells whether they are as they were.
+
+    Examples
+    --------
+    >>> unsealed(sealed(b"{}", b"a\nb"))
+    (b'{}', b'a\nb')
+    """
+    body = facts + b"\n" + data
+    return _MARK + hashlib.blake2b(body, digest_size=16).hexdigest().encode() + b"\n" + body
+
+
+def unsealed(content: bytes) -> tuple[bytes, bytes]:
+    """Return what :func:`sealed` was given, if nothing has changed since."""
+    digest, _, body = content.removeprefix(_MARK).partition(b"\n")
+    if hashlib.blake2b(body, digest_size=16).hexdigest().encode() != digest:
+        raise ValueError("it is not what was written")
+    facts, _, data = body.partition(b"\n")
+    return facts, data
 
 
 def digest(facts: Any) -> str:
