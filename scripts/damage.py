@@ -64,7 +64,8 @@ def enlarged(g: np.random.Generator, content: bytes) -> bytes:
     width = int(g.choice([1, 2, 4, 8]))
     place = int(g.integers(max(len(content) - width, 1)))
     number = int(g.choice(np.array(EXTREME, object))) % 256**width
-    return content[:place] + number.to_bytes(width, "little") + content[place + width :]
+    written: bytes = number.to_bytes(width, "little")
+    return content[:place] + written + content[place + width :]
 
 
 BLIND: tuple[Damage, ...] = (flipped, cut, doubled, inserted, enlarged)

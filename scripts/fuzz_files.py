@@ -8,8 +8,8 @@ Usage, from the root of the repository::
 Each case is made by its number alone. It runs in a process of its own memory and time limit, and must
 end in a result or in one printable line of an error that is ours (``DataError``, ``OptionError``).
 Everything else is a finding: another exception, a signal, too much memory or time, a warning, something
-printed, a file written elsewhere, a result that cannot be printed. Exit codes: 0 nothing found, 1 findings
-(each is printed, and its file kept in the folder ``--keep``).
+printed, a file written elsewhere, a result that cannot be printed. Exit codes: 0 nothing found,
+1 findings (each is printed, and its file kept in the folder ``--keep``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import damage
 import numpy as np
+
+import damage
 
 os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve address space in advance
 os.environ["MALLOC_ARENA_MAX"] = "1"
@@ -334,7 +335,9 @@ def tried(number: int, corpus: Path, watch: Watch) -> tuple[str, str]:
                 ending, wrong = "crash", traceback.format_exc()
             finally:
                 watch.folder = None
-        if not wrong and warned:
+        if (
+            not wrong and warned and not title.endswith(inside.__name__)
+        ):  # sums that are forged may be odd
             wrong = f"a warning: {warned[0].message} ({warned[0].filename}:{warned[0].lineno})"
         if not wrong and watch.seen:
             wrong = f"it did: {watch.seen}"
