@@ -12,6 +12,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -170,13 +171,13 @@ def _change(g: np.random.Generator, plain: Any) -> None:
         break
     change = int(g.integers(6))
     if change <= 2:
-        node[key] = VALUES[int(g.integers(len(VALUES)))]
+        node[key] = deepcopy(VALUES[int(g.integers(len(VALUES)))])
     elif change == 3:
         del node[key]
     elif change == 4 and isinstance(node[key], int | float):
         node[key] = node[key] * float(g.choice([-1, 1e6, 1e300, 1e-300])) + float(g.integers(-2, 3))
     elif isinstance(node, list):
-        node.insert(int(g.integers(len(node) + 1)), node[key])
+        node.insert(int(g.integers(len(node) + 1)), deepcopy(node[key]))
     else:
         node[key] = [node[key]]
 

@@ -35,16 +35,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import damage
-
-os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve address space in advance
-os.environ["MALLOC_ARENA_MAX"] = "1"
-os.environ["OMP_NUM_THREADS"] = "1"
-
 import pyarrow as pa
 from pyarrow import feather, parquet
 
+import damage
 import epiloss
 from epiloss import files
 from epiloss.repair.saved import load_repair
@@ -370,6 +364,7 @@ def worker(pipe: Connection, corpus: Path, output: Path) -> None:
     with output.open("wb") as sink:  # whatever is printed is printed there
         for stream in (1, 2):
             os.dup2(sink.fileno(), stream)
+    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve address space in advance
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

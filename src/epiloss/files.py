@@ -6,10 +6,12 @@ import difflib
 import io
 import math
 import sys
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from epiloss.streaming.claims import check_claim
 from epiloss.streaming.file_parts import in_words, read_table
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
+
+# what zipfile and NumPy raise where an archive or the header of an array is broken
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, tokenize.TokenError)
 
 
 class FileColumns(dict[str, Any]):
@@ -37,7 +42,7 @@ def read_file(path: str) -> FileColumns:
     if path != "-":
         _check_path(path)
     if _is_archive(path, content):
-        with in_words(name), Path(path).open("rb") if content is None else io.BytesIO(content) as source:
+        with in_words(name, _BROKEN_ARCHIVE), _seekable(path, content) as source:
             return _read_npz(source)
     return _columns(read_table(name, content))
 
@@ -104,8 +109,13 @@ def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
     if name in columns:
         return columns[name]
     close = difflib.get_close_matches(name, list(columns), n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(list(columns)[:12])}."
+    some = ", ".join(f"{one:.30}" for one in list(columns)[:12])
+    hint = f"did you mean {close[0]!r}?" if close else f"it has {some}."
     raise NoColumnError(option, f"must name a column of the file, got {name!r}; {hint}")
+
+
+def _seekable(path: str, content: bytes | None) -> BinaryIO:
+    return open(path, "rb") if content is None else io.BytesIO(content)
 
 
 def _check_path(path: str) -> None:

@@ -147,7 +147,8 @@ def _array(values: Any, what: str) -> NDArray[Any]:
 
 def _floats(array: NDArray[Any], what: str, remedy: str, at: Place = row_name) -> Floats:
     try:
-        return array.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of half floats that are no numbers, each in its own way
+            return array.astype(np.float64)
     except (TypeError, ValueError):
         wrong = next(
             (value, i) for i, value in enumerate(array.ravel().tolist()) if not _is_number(value)

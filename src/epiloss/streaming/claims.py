@@ -10,17 +10,17 @@ from typing import Any
 from epiloss.errors import DataError, printable
 
 FREE = 2**28  # bytes that anything may claim
-TIMES = 1000  # more bytes than so many for each byte of the file are not believed
+TIMES = 200  # more bytes than so many for each byte of the file are not believed
 _I32, _I64, _U16, _U32 = (struct.Struct(kind) for kind in ("<i", "<q", "<H", "<I"))
 
 
-def check_claim(what: str, claimed: int, held: int, remedy: str) -> None:
+def check_claim(what: str, claimed: int, held: int, remedy: str, times: int = TIMES) -> None:
     """Refuse what claims to be very large and is stored in very little."""
-    if claimed > FREE and claimed > TIMES * held:
+    if claimed > FREE and claimed > times * held:
         raise DataError(
             printable(
                 f"{what} claims {claimed:,} bytes from {held:,} in the file, which is not believed "
-                f"(over {FREE:,} it must be at most {TIMES:,} times as many). {remedy}"
+                f"(over {FREE:,} it must be at most {times:,} times as many). {remedy}"
             )
         )
 

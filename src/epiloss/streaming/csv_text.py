@@ -44,6 +44,7 @@ _OTHERS = {
 }
 _SEPARATORS = (";", "\t", "|")
 _HEAD = 2**16  # bytes that are looked at to tell how a text is written
+_SWELLS = 500  # times: it is read in parts, and never as a whole in memory
 _EXPANDER = 2**28  # bytes that taking apart an xz file may need
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 
@@ -83,7 +84,7 @@ class Expanded(io.RawIOBase):
         """Return the next bytes."""
         data: bytes = self._inner.read(size if size >= 0 else _HEAD)
         self._n += len(data)
-        check_claim(self._path, self._n, self._size, "Expand it yourself if you trust it.")
+        check_claim(self._path, self._n, self._size, "Expand it yourself if you trust it.", _SWELLS)
         return data
 
     def close(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import glob
+import io
 import lzma
 import os
 import re
 import stat
 import struct
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from epiloss.streaming.sources import Part, Source, batch_rows, completed, list_
 PART_ROWS = 2**20  # of a Parquet file that are read as one part
 _WHOLE = 2**28  # bytes of a row group that is read at once
 _LONGEST = 2**16  # bytes of a text that is repeated by its number in a dictionary
+_MARKS = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without one
 _HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
 
@@ -62,18 +63,20 @@ class FilePart(Part):
         with in_words(self.path):
             for batch in _READERS[self.kind](self, stored):
                 if batch.num_rows:
+                    if any(map(arrow().types.is_dictionary, batch.schema.types)):
+                        batch.validate(full=True)  # that no number is beyond the dictionary
                     yield completed(batch, self.schema, columns, self.constants)
 
 
 @contextmanager
-def in_words(path: str) -> Iterator[None]:
-    """Say of a file that it cannot be read, whatever the reason."""
+def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Say of a file that it cannot be read, where these or ``more`` errors tell so."""
     broken = (arrow().ArrowException, OSError, EOFError, ValueError, LookupError, struct.error)
     try:
         yield
     except DataError:
         raise
-    except (*broken, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except (*broken, lzma.LZMAError, *more) as error:
         raise unreadable(path, error) from error
 
 
@@ -108,7 +111,8 @@ def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
                 min(size, _rows_of_texts(mapped, group, used, part.path)) if pages.dictionary else size
             )
             if max(pages.n_bytes, 8 * pages.n_values, 8 * meta.num_rows) > _WHOLE or least < size:
-                yield from file.iter_batches(least, row_groups=[group], columns=list(columns))
+                names = list(columns)
+                yield from file.iter_batches(least, row_groups=[group], columns=names, use_threads=False)
                 continue
             table = file.read_row_group(group, columns=list(columns), use_threads=False)
             yield from table.to_batches(size)  # cheaper than to read in batches
@@ -306,31 +310,32 @@ def _opened(path: str, constants: dict[str, str], content: bytes | None = None) 
                 )
         if n_bytes == 0:
             raise DataError(f"{printable(path)} is empty. Write it again, or leave it out.")
-        with _mapped(path, content) as mapped:
-            kind, schema, sizes = _looked_at(mapped, path, content)
+        kind, schema, sizes = _looked_at(path, content)
     return _Opened(path, kind, schema, constants, sizes, state, n_bytes, content)
 
 
-def _looked_at(mapped: Any, path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
+def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
     """Return the kind of a file, its schema, and the sizes of its row groups if it has any.
 
     The kind is told from the content: Parquet and Arrow files carry a mark, all else is CSV.
     """
-    head = mapped.read(8)
-    if head.startswith(b"PAR1"):
-        from pyarrow import parquet
+    with open(path, "rb") if content is None else io.BytesIO(content) as file:
+        head = file.read(8)
+    kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
+    if kind == "csv":
+        return kind, csv_schema(path, content), None
+    with _mapped(path, content) as mapped:
+        if kind == "parquet":
+            from pyarrow import parquet
 
-        with parquet.ParquetFile(mapped) as opened:
-            meta = opened.metadata
-            sizes = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-            return "parquet", opened.schema_arrow, sizes
-    for kind, mark in {"file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}.items():
-        if head.startswith(mark):
-            schema = _ipc_reader(mapped, kind).schema
-            _ = schema.names  # which fails here if they are not UTF-8
-            check_messages(arrow(), mapped, kind, path)
-            return kind, schema, None
-    return "csv", csv_schema(path, content), None
+            with parquet.ParquetFile(mapped) as opened:
+                meta = opened.metadata
+                sizes = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
+                return kind, opened.schema_arrow, sizes
+        schema = _ipc_reader(mapped, kind).schema
+        _ = schema.names  # which fails here if they are not UTF-8
+        check_messages(arrow(), mapped, kind, path)
+        return kind, schema, None
 
 
 def _check_names(opened: _Opened) -> None:
