@@ -552,9 +552,9 @@ def test_a_run_that_stopped_goes_on_and_ends_with_the_same_bits(
     with pytest.raises(_StopError):
         audited(folder, checkpoint=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "census.arrow",
-        "survey.arrow",
-        "tally.arrow",
+        "census.checkpoint",
+        "survey.checkpoint",
+        "tally.checkpoint",
     ]
     counted: list[str] = []
 
@@ -573,9 +573,9 @@ def test_a_checkpoint_of_other_options_is_refused_and_one_that_is_broken_named(
     audited(folder, checkpoint=tmp_path)
     with pytest.raises(epiloss.OptionError, match="of a run with other options"):
         audited(folder, checkpoint=tmp_path, bins=10)
-    path = tmp_path / "survey.arrow"
+    path = tmp_path / "survey.checkpoint"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(epiloss.DataError, match=r"survey\.arrow.* cannot be read"):
+    with pytest.raises(epiloss.DataError, match=r"survey\.checkpoint.* cannot be read"):
         audited(folder, checkpoint=tmp_path)
 
 
@@ -594,12 +594,12 @@ def test_a_killed_command_goes_on_where_it_stopped(
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     end = time.monotonic() + 120
-    while not (tmp_path / "kept" / "survey.arrow").exists() and time.monotonic() < end:
+    while not (tmp_path / "kept" / "survey.checkpoint").exists() and time.monotonic() < end:
         time.sleep(0.005)
     first.kill()
     first.communicate()
     assert first.returncode == -signal.SIGKILL  # it had not ended by itself
-    assert not (tmp_path / "kept" / "tally.arrow").exists()
+    assert not (tmp_path / "kept" / "tally.checkpoint").exists()
     second = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert json.loads(second.stdout)["grouping_loss"] == expected["grouping_loss"]
     assert json.loads(second.stdout)["score"] == expected["score"]

@@ -38,7 +38,8 @@ def _floats(
     array: NDArray[Any], what: str, remedy: str, at: Place = HERE, names: Sequence[str] = ()
 ) -> Floats:
     try:
-        return array.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of half floats that are no numbers, each in its own way
+            return array.astype(np.float64)
     except (TypeError, ValueError):
         wrong = np.array([not _is_number(value) for value in array.ravel().tolist()])
         wrong = wrong.reshape(array.shape)

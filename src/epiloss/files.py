@@ -6,17 +6,24 @@ import difflib
 import io
 import math
 import sys
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from epiloss.atomic import replacing
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
+from epiloss.streaming.claims import check_claim
+from epiloss.streaming.file_parts import in_words, read_table
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
+
+# what zipfile and NumPy raise where an archive or the header of an array is broken
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, tokenize.TokenError)
 
 
 class FileColumns(dict[str, Any]):
@@ -30,22 +37,14 @@ def read_file(path: str) -> FileColumns:
 
     The format is told from the content: Parquet, Arrow and NPZ files carry a mark, all else is CSV.
     """
-    source = io.BytesIO(sys.stdin.buffer.read()) if path == "-" else _opened(path)
-    with source:
-        head = source.read(8)
-        source.seek(0)
-        try:
-            if head.startswith(b"PK"):
-                return _read_npz(source)
-            return _read_table(source, head)
-        except DataError:
-            raise
-        except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
-            reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
-            raise DataError(
-                f"{path} cannot be read as Parquet, Arrow file, NPZ or comma-separated UTF-8 text: "
-                f"{reason}. Check that the file is whole and of one of these kinds."
-            ) from error
+    content = sys.stdin.buffer.read() if path == "-" else None
+    name = "the standard input" if path == "-" else path
+    if path != "-":
+        _check_path(path)
+    if _is_archive(path, content):
+        with in_words(name, _BROKEN_ARCHIVE), _seekable(path, content) as source:
+            return _read_npz(source)
+    return _columns(read_table(name, content))
 
 
 def read_whole(path: str) -> Any:
@@ -53,11 +52,12 @@ def read_whole(path: str) -> Any:
 
     Such data cannot be read in parts.
     """
-    if path != "-" and not _is_archive(path):
+    if path != "-" and not _is_archive(path, None):
         return None
     columns = read_file(path)
     pa = _arrow()[0]
-    arrays = {name: _arrow_array(pa, values) for name, values in columns.items()}
+    with in_words(path):
+        arrays = {name: _arrow_array(pa, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) > 1:
         sizes = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
         raise DataError(printable(f"the arrays of {path} must have equal lengths, got {sizes}."))
@@ -69,7 +69,9 @@ def read_whole(path: str) -> Any:
     return pa.table(list(arrays.values()), schema=pa.schema(fields))
 
 
-def _is_archive(path: str) -> bool:
+def _is_archive(path: str, content: bytes | None) -> bool:
+    if content is not None:
+        return content.startswith(b"PK")
     try:
         with open(path, "rb") as file:
             return file.read(2) == b"PK"
@@ -107,34 +109,42 @@ def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
     if name in columns:
         return columns[name]
     close = difflib.get_close_matches(name, list(columns), n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(list(columns)[:12])}."
+    some = ", ".join(f"{one:.30}" for one in list(columns)[:12])
+    hint = f"did you mean {close[0]!r}?" if close else f"it has {some}."
     raise NoColumnError(option, f"must name a column of the file, got {name!r}; {hint}")
 
 
-def _opened(path: str) -> io.BufferedReader:
-    try:
-        return Path(path).open("rb")
-    except FileNotFoundError:
-        raise DataError(f"no file {path!r}. Check the path; use - for the standard input.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path!r} is a folder. Name one file in it.") from None
-    except PermissionError:
-        raise DataError(f"{path!r} may not be read. Check its permissions.") from None
+def _seekable(path: str, content: bytes | None) -> BinaryIO:
+    return open(path, "rb") if content is None else io.BytesIO(content)
+
+
+def _check_path(path: str) -> None:
+    if not Path(path).exists():
+        raise DataError(printable(f"no file {path!r}. Check the path; use - for the standard input."))
+    if Path(path).is_dir():
+        raise DataError(printable(f"{path!r} is a folder. Name one file in it."))
 
 
 def _read_npz(source: Any) -> FileColumns:
+    arrays = {}
     with zipfile.ZipFile(source) as archive:
-        for member in archive.infolist():
-            _check_member(archive, member)
-    source.seek(0)
-    with np.load(source, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+        members = archive.infolist()
+        source.seek(0, io.SEEK_END)
+        if sum(one.compress_size for one in members) > source.tell():
+            raise ValueError("its arrays claim to be longer than the archive")
+        for member in members:
+            arrays[member.filename.removesuffix(".npy")] = _read_array(archive, member)
     # a lone value has no rows
     return FileColumns({name: array for name, array in arrays.items() if array.ndim > 0})
 
 
-def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Refuse an array that claims more than it can hold, before any memory is taken for it."""
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
+    """Return an array; one that claims more than it can hold is refused before memory is taken."""
+    name = printable(repr(member.filename))
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(
+            f"array {name} is compressed in a way that NumPy does not write. Save it by numpy.savez."
+        )
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
         read = (
@@ -144,16 +154,22 @@ def _check_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         )
         shape, _, dtype = read(stream)
     if dtype.hasobject:
+        raise DataError(f"array {name} holds Python objects, which are not read. Save numbers or text.")
+    if dtype.kind not in "biufSUM":
         raise DataError(
-            f"array {member.filename!r} holds Python objects, which are not read. Save numbers or text."
+            f"array {name} must hold numbers, truth values, texts or moments, got {dtype}. Convert it."
         )
     claimed = math.prod(shape) * dtype.itemsize
-    swollen = claimed > 2**26 and claimed > 500 * member.compress_size
-    if claimed > MOST_NPZ_BYTES or claimed > member.file_size or swollen:
+    if min(shape, default=0) < 0 or claimed > min(MOST_NPZ_BYTES, member.file_size):
         raise DataError(
-            f"array {member.filename!r} claims {claimed:,} bytes from {member.compress_size:,} in the "
-            f"archive, which is not believed (the limit is {MOST_NPZ_BYTES:,}). Convert it to Parquet."
+            f"array {name} claims {claimed:,} bytes, which the archive does not hold (the limit is "
+            f"{MOST_NPZ_BYTES:,}). Convert it to Parquet."
         )
+    check_claim(f"array {name}", claimed, member.compress_size, "Convert it to Parquet.")
+    with archive.open(member) as stream, np.errstate(all="ignore"):  # numbers of more than 64 bits
+        array = np.lib.format.read_array(stream, allow_pickle=False)
+        native = dtype.newbyteorder("=") if dtype.kind != "f" or dtype.itemsize <= 8 else np.float64
+        return array.astype(native, copy=False)
 
 
 def _arrow() -> tuple[Any, Any, Any, Any]:
@@ -167,23 +183,8 @@ def _arrow() -> tuple[Any, Any, Any, Any]:
     return pyarrow, csv, feather, parquet
 
 
-def _read_table(source: Any, head: bytes) -> FileColumns:
-    pa, csv, feather, parquet = _arrow()
-    if head.startswith(b"PAR1"):
-        table = parquet.read_table(source)
-    elif head.startswith(b"ARROW1"):
-        table = feather.read_table(source)
-    elif head.startswith(b"\x1f\x8b"):
-        table = csv.read_csv(pa.CompressedInputStream(source, "gzip"))
-    else:
-        table = csv.read_csv(source)
-    names = table.column_names
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise DataError(
-            f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
-        )
-    columns = FileColumns({name: _values(name, table.column(name)) for name in names})
+def _columns(table: Any) -> FileColumns:
+    columns = FileColumns({name: _values(name, table.column(name)) for name in table.column_names})
     columns.identifiers = frozenset(
         field.name for field in table.schema if (field.metadata or {}).get(b"epiloss") == b"identifier"
     )

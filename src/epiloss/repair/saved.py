@@ -25,7 +25,7 @@ from epiloss.repair.trees import TreeSum
 from epiloss.ridges import Ridges, design_widths
 
 FORMAT, SCHEMA = "epiloss repair", 1
-_MOST_BYTES = 500_000_000
+_MOST_BYTES = 2**26  # a byte of JSON can take twenty of memory
 
 
 def save_repair(repair: RegionRecalibrator, path: str | Path) -> None:

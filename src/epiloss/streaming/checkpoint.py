@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from epiloss.atomic import replacing
 from epiloss.errors import DataError, OptionError, printable
+from epiloss.regions import FIELDS
 from epiloss.streaming.arrow import arrow
-from epiloss.streaming.passes import Pass, PassResult
+from epiloss.streaming.passes import KEY, ROW, Census, Pass, PassResult, Survey, TakeTally, Tally
+from epiloss.streaming.scorecells import cell_shape
 
 _REST = 20  # writing takes at most one part in so many of the time
+_MOST_REGIONS = 2**24
+_UNFIT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError)
+_MARK = b"epiloss checkpoint 1\n"
 
 
 class Checkpoint:
@@ -33,6 +39,24 @@ class Checkpoint:
             ) from error
         self._run = digest(run)
         self._next = time.monotonic()
+        self.used = False
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Say, where a run cannot go on with what the checkpoint holds, that it is the checkpoint."""
+        try:
+            yield
+        except (DataError, OptionError):
+            raise
+        except _UNFIT as error:
+            if not self.used:
+                raise
+            raise DataError(
+                printable(
+                    f"checkpoint {str(self._folder)!r} holds what does not fit the data "
+                    f"({type(error).__name__}). Remove it to begin anew."
+                )
+            ) from error
 
     def load(self, work: Pass[Any], inputs: str, parts: Iterable[str]) -> tuple[set[str], Any]:
         """Return the parts that a pass has done, and their merged result; none if there is none.
@@ -44,7 +68,7 @@ class Checkpoint:
         if not path.exists():
             return set(), None
         try:
-            facts, data = arrow().ipc.open_stream(path.read_bytes()).read_all().column(0).to_pylist()
+            facts, data = unsealed(path.read_bytes())
             known = json.loads(facts)
             if known["run"] != self._run:
                 raise OptionError(
@@ -55,12 +79,16 @@ class Checkpoint:
                 )
             if known["inputs"] != inputs or not set(known["done"]) <= set(parts):
                 return set(), None
-            return set(known["done"]), work.result.from_bytes(data)
-        except (arrow().ArrowException, KeyError, TypeError, ValueError, OSError) as error:
+            result = work.result.from_bytes(data)
+            check_kept(work, result)
+            self.used = True
+            return set(known["done"]), result
+        except (arrow().ArrowException, OSError, *_UNFIT) as error:
             if isinstance(error, OptionError):
                 raise
+            reason = str(error).rstrip(".")[:200]
             raise DataError(
-                printable(f"checkpoint {str(path)!r} cannot be read: {error}. Remove it to begin anew.")
+                printable(f"checkpoint {str(path)!r} cannot be read: {reason}. Remove it to begin anew.")
             ) from error
 
     def save(
@@ -70,20 +98,67 @@ class Checkpoint:
         start = time.monotonic()
         if not now and start < self._next:
             return
-        pa = arrow()
         facts = json.dumps({"run": self._run, "inputs": inputs, "done": sorted(done)}).encode()
-        table = pa.table({"bytes": pa.array([facts, result.to_bytes()], pa.large_binary())})
-        with (
-            replacing(self._path(work)) as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_stream(sink, table.schema) as writer,
-        ):
-            writer.write_table(table)
+        with replacing(self._path(work)) as temporary:
+            temporary.write_bytes(sealed(facts, result.to_bytes()))
         end = time.monotonic()
         self._next = end + _REST * (end - start)
 
     def _path(self, work: Pass[Any]) -> Path:
-        return self._folder / f"{work.name}.arrow"
+        return self._folder / f"{work.name}.checkpoint"
+
+
+def check_kept(work: Pass[Any], result: PassResult) -> None:
+    """Refuse numbers that no run has written, where they would decide what memory is taken."""
+    counts = [result.n_rows]
+    if isinstance(result, Census):
+        counts += [result.n_weightless, *result.labels.values(), *result.parts.values()]
+        whole = sum(result.parts.values()) == sum(result.labels.values()) == result.n_rows
+    elif isinstance(result, Survey):
+        counts += [result.n_clipped]
+        whole = all(one.sums.shape == cell_shape(one.bits) for one in result.cells)
+        if result.sample is not None:
+            whole &= result.sample.column_names == [*work.columns, KEY, ROW]
+            whole &= result.sample.num_rows <= result.n_rows
+            result.sample.validate(full=True)
+    else:
+        assert isinstance(result, Tally)
+        assert isinstance(work, TakeTally)
+        whole = len(result.stats) == len(work.frozen)
+        for one, frozen in zip(result.stats, work.frozen, strict=True):
+            whole &= one.sums.shape == (2, len(FIELDS), len(one.region)) and len(one.level_set) > 0
+            whole &= one.level_set.shape == one.region.shape and bool(
+                (one.level_set >= 0).all()
+                and (one.level_set < frozen.n_level_sets).all()
+                and (one.region >= 0).all()
+                and (one.region < _MOST_REGIONS).all()
+            )
+            if frozen.partition is not None:
+                for place, region in zip(one.level_set.tolist(), one.region.tolist(), strict=True):
+                    frozen.partition.path(place, region)  # which tells of regions that are not there
+    if not whole or not all(type(n) is int and 0 <= n < 2**53 for n in counts):
+        raise ValueError("its numbers are those of no run")
+
+
+def sealed(facts: bytes, data: bytes) -> bytes:
+    r"""Return a line of JSON and any bytes as one, with what tells whether they are as they were.
+
+    Examples
+    --------
+    >>> unsealed(sealed(b"{}", b"a\nb"))
+    (b'{}', b'a\nb')
+    """
+    body = facts + b"\n" + data
+    return _MARK + hashlib.blake2b(body, digest_size=16).hexdigest().encode() + b"\n" + body
+
+
+def unsealed(content: bytes) -> tuple[bytes, bytes]:
+    """Return what :func:`sealed` was given, if nothing has changed since."""
+    digest, _, body = content.removeprefix(_MARK).partition(b"\n")
+    if hashlib.blake2b(body, digest_size=16).hexdigest().encode() != digest:
+        raise ValueError("it is not what was written")
+    facts, _, data = body.partition(b"\n")
+    return facts, data
 
 
 def digest(facts: Any) -> str:

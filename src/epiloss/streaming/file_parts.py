@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import glob
+import io
+import lzma
 import os
 import re
+import stat
+import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +18,14 @@ from urllib.parse import unquote
 
 from epiloss.errors import DataError, printable
 from epiloss.streaming.arrow import arrow
+from epiloss.streaming.claims import Pages, check_claim, check_messages, check_pages
+from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.sources import Part, Source, batch_rows, completed, list_widths, plain_schema
 
 PART_ROWS = 2**20  # of a Parquet file that are read as one part
 _WHOLE = 2**28  # bytes of a row group that is read at once
-_COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-}
+_LONGEST = 2**16  # bytes of a text that is repeated by its number in a dictionary
+_MARKS = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without one
 _HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
 
@@ -42,6 +45,7 @@ class FilePart(Part):
     first_row: int = 0
     n_rows: int | None = None
     state: str = ""
+    content: bytes | None = None  # of what is no file, as the standard input
 
     @property
     def name(self) -> str:
@@ -55,16 +59,25 @@ class FilePart(Part):
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read the part; what is wrong with the file is said with its name."""
-        pa = arrow()
         stored = [name for name in columns if name not in self.constants]
-        try:
+        with in_words(self.path):
             for batch in _READERS[self.kind](self, stored):
                 if batch.num_rows:
+                    if any(map(arrow().types.is_dictionary, batch.schema.types)):
+                        batch.validate(full=True)  # that no number is beyond the dictionary
                     yield completed(batch, self.schema, columns, self.constants)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise unreadable(self.path, error) from error
+
+
+@contextmanager
+def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Say of a file that it cannot be read, where these or ``more`` errors tell so."""
+    broken = (arrow().ArrowException, OSError, EOFError, ValueError, LookupError, struct.error)
+    try:
+        yield
+    except DataError:
+        raise
+    except (*broken, lzma.LZMAError, *more) as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: str, error: BaseException) -> DataError:
@@ -76,42 +89,87 @@ def unreadable(path: str, error: BaseException) -> DataError:
     )
 
 
+def _mapped(path: str, content: bytes | None) -> Any:
+    """Return the bytes of a file, to read from any place."""
+    pa = arrow()
+    return pa.memory_map(path) if content is None else pa.BufferReader(content)
+
+
 def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     from pyarrow import parquet
 
     size = batch_rows(part.schema, columns)
-    with parquet.ParquetFile(part.path, memory_map=True) as file:
+    with _mapped(part.path, part.content) as mapped, parquet.ParquetFile(mapped) as file:
+        mapped.seek(0)
+        data = memoryview(mapped.read_buffer(mapped.size())).cast("B")
         for group in range(*(part.groups or (0, 0))):
             meta = file.metadata.row_group(group)
-            if meta.total_byte_size > _WHOLE:
-                yield from file.iter_batches(size, row_groups=[group], columns=list(columns))
+            chunks = [meta.column(j) for j in range(meta.num_columns)]
+            used = [one for one in chunks if _is_of(one.path_in_schema, columns)]
+            pages = sum((check_pages(data, one, part.path) for one in used), Pages())
+            least = (
+                min(size, _rows_of_texts(mapped, group, used, part.path)) if pages.dictionary else size
+            )
+            if max(pages.n_bytes, 8 * pages.n_values, 8 * meta.num_rows) > _WHOLE or least < size:
+                names = list(columns)
+                yield from file.iter_batches(least, row_groups=[group], columns=names, use_threads=False)
                 continue
             table = file.read_row_group(group, columns=list(columns), use_threads=False)
             yield from table.to_batches(size)  # cheaper than to read in batches
 
 
+def _is_of(path: str, columns: Sequence[str]) -> bool:
+    """Tell whether a column of a Parquet file, which may be nested, belongs to one of some columns."""
+    return any(path == name or path.startswith(f"{name}.") for name in columns)
+
+
+def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Any], path: str) -> int:
+    """Return how many rows fit into memory if each has the longest text of its column's dictionary."""
+    from pyarrow import compute, parquet
+
+    rows = PART_ROWS
+    for one in chunks:
+        # of most dictionaries the size alone tells that no text in it is long
+        if one.physical_type != "BYTE_ARRAY" or one.num_values * one.total_uncompressed_size <= _WHOLE:
+            continue
+        name = one.path_in_schema
+        with parquet.ParquetFile(mapped, read_dictionary=[name]) as file:
+            first = next(file.iter_batches(1, row_groups=[group], columns=[name]), None)
+        if first is None or not arrow().types.is_dictionary(first.column(0).type):
+            continue
+        longest = compute.max(compute.binary_length(first.column(0).dictionary)).as_py() or 1
+        if longest > _LONGEST:
+            raise DataError(
+                printable(
+                    f"column {name!r} of {path} repeats a text of {longest:,} bytes, and the most are "
+                    f"{_LONGEST:,}. Leave the column out of the file, or shorten its texts."
+                )
+            )
+        rows = min(rows, _WHOLE // longest)
+    return rows
+
+
 def _ipc_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
-    pa = arrow()
-    with pa.memory_map(part.path) as mapped:
-        if part.kind == "stream":
-            batches = iter(pa.ipc.open_stream(mapped))
-        else:
-            file = pa.ipc.open_file(mapped)
-            batches = (file.get_batch(i) for i in range(file.num_record_batches))
-        for batch in batches:
+    size = batch_rows(part.schema, columns)
+    with _mapped(part.path, part.content) as mapped:
+        names = _ipc_reader(mapped, part.kind).schema.names
+        reader = _ipc_reader(mapped, part.kind, sorted(names.index(name) for name in columns))
+        in_file = part.kind == "file"
+        for batch in map(reader.get_batch, range(reader.num_record_batches)) if in_file else reader:
             batch.validate(full=True)
-            some = batch.select(list(columns))
-            size = batch_rows(part.schema, columns)
-            yield from (some.slice(start, size) for start in range(0, some.num_rows, size))
+            yield from (batch.slice(start, size) for start in range(0, batch.num_rows, size))
+
+
+def _ipc_reader(mapped: Any, kind: str, fields: list[int] | None = None) -> Any:
+    """Return the reader of an Arrow file or stream, of some of its columns if they are given."""
+    pa = arrow()
+    mapped.seek(0)
+    opened = pa.ipc.open_file if kind == "file" else pa.ipc.open_stream
+    return opened(mapped, options=pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False))
 
 
 def _csv_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import csv
-
-    types = {name: part.schema.field(name).type for name in columns}
-    options = csv.ConvertOptions(column_types=types, include_columns=list(columns))
-    with _text(part.path) as stream, csv.open_csv(stream, convert_options=options) as batches:
-        yield from batches
+    return csv_batches(part.path, part.content, part.schema, columns)
 
 
 _READERS = {
@@ -122,16 +180,32 @@ _READERS = {
 }
 
 
-def _text(path: str) -> Any:
-    """Return the bytes of a text, expanded if it is compressed."""
+def read_table(path: str, content: bytes | None = None) -> Any:
+    """Return a file as one table; with its bytes given, ``path`` is only what it is called."""
     pa = arrow()
-    return pa.input_stream(path, compression=_compression(path))
+    opened = _opened(path, {}, content)
+    _check_names(opened)
+    schema = _without_nulls(opened.schema)
+    batches, n_bytes = [], 0
+    for part in opened.parts(schema):
+        for batch in part.batches(schema.names):
+            n_bytes += batch.nbytes
+            check_claim(path, n_bytes, opened.n_bytes, "Split the file, or use it in parts.")
+            batches.append(batch)
+    if not batches:
+        return schema.empty_table()
+    table = pa.Table.from_batches(batches).cast(schema)
+    return _whole_numbers(table) if opened.kind == "csv" else table
 
 
-def _compression(path: str) -> str | None:
-    with open(path, "rb") as file:
-        head = file.read(4)
-    return next((name for mark, name in _COMPRESSED.items() if head.startswith(mark)), None)
+def _whole_numbers(table: Any) -> Any:
+    """Return a table where numbers of which none has a fraction are whole numbers."""
+    pa = arrow()
+    for place, field in enumerate(table.schema):
+        if field.type == pa.float64():
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
+    return table
 
 
 def open_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Source:
@@ -194,6 +268,8 @@ class _Opened:
     constants: dict[str, str]
     sizes: tuple[int, ...] | None  # of the row groups
     state: str
+    n_bytes: int
+    content: bytes | None
 
     def parts(self, schema: Any) -> Iterator[FilePart]:
         given = [name for name in self.constants if name in schema.names]
@@ -201,14 +277,17 @@ class _Opened:
             name: self._constant(name, schema) for name in given if name not in self.schema.names
         }
         if self.sizes is None:
-            yield FilePart(self.path, self.kind, schema, constants, state=self.state)
+            yield FilePart(
+                self.path, self.kind, schema, constants, state=self.state, content=self.content
+            )
             return
         first, rows, before = 0, 0, 0
         for group, size in enumerate(self.sizes):
             rows += size
             if rows >= PART_ROWS or group + 1 == len(self.sizes):
                 groups = (first, group + 1)
-                yield FilePart(self.path, self.kind, schema, constants, groups, before, rows, self.state)
+                facts = (groups, before, rows, self.state, self.content)
+                yield FilePart(self.path, self.kind, schema, constants, *facts)
                 first, before, rows = group + 1, before + rows, 0
 
     def _constant(self, name: str, schema: Any) -> Any:
@@ -218,56 +297,75 @@ class _Opened:
         return int(value) if arrow().types.is_integer(schema.field(name).type) else value
 
 
-def _opened(path: str, constants: dict[str, str]) -> _Opened:
-    pa = arrow()
-    try:
-        status = os.stat(path)
-        with open(path, "rb") as file:
-            head = file.read(8)
-        kind, sizes = "csv", None
-        if head.startswith(b"PAR1"):
+def _opened(path: str, constants: dict[str, str], content: bytes | None = None) -> _Opened:
+    with in_words(path):
+        state, n_bytes = "", len(content or b"")
+        if content is None:
+            status = os.stat(path)
+            state, n_bytes = f"{status.st_size}|{status.st_mtime_ns}", status.st_size
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(
+                    f"{printable(path)} is no file that can be read several times. Write it to one, or "
+                    "give it by the standard input: -."
+                )
+        if n_bytes == 0:
+            raise DataError(f"{printable(path)} is empty. Write it again, or leave it out.")
+        kind, schema, sizes = _looked_at(path, content)
+    return _Opened(path, kind, schema, constants, sizes, state, n_bytes, content)
+
+
+def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
+    """Return the kind of a file, its schema, and the sizes of its row groups if it has any.
+
+    The kind is told from the content: Parquet and Arrow files carry a mark, all else is CSV.
+    """
+    with open(path, "rb") if content is None else io.BytesIO(content) as file:
+        head = file.read(8)
+    kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
+    if kind == "csv":
+        return kind, csv_schema(path, content), None
+    with _mapped(path, content) as mapped:
+        if kind == "parquet":
             from pyarrow import parquet
 
-            kind = "parquet"
-            with parquet.ParquetFile(path) as opened:
-                schema, meta = opened.schema_arrow, opened.metadata
+            with parquet.ParquetFile(mapped) as opened:
+                meta = opened.metadata
                 sizes = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
-        elif head.startswith(b"ARROW1"):
-            kind, schema = "file", pa.ipc.open_file(pa.memory_map(path)).schema
-        elif head.startswith(b"\xff\xff\xff\xff"):
-            kind, schema = "stream", pa.ipc.open_stream(pa.memory_map(path)).schema
-        else:
-            schema = _csv_schema(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-    return _Opened(path, kind, schema, constants, sizes, f"{status.st_size}|{status.st_mtime_ns}")
+                return kind, opened.schema_arrow, sizes
+        schema = _ipc_reader(mapped, kind).schema
+        _ = schema.names  # which fails here if they are not UTF-8
+        check_messages(arrow(), mapped, kind, path)
+        return kind, schema, None
 
 
-def _csv_schema(path: str) -> Any:
-    """Return the schema of a CSV file's beginning; whole numbers may have fractions further on."""
-    from pyarrow import csv
+def _check_names(opened: _Opened) -> None:
+    names = opened.schema.names
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise DataError(
+            printable(
+                f"columns must have distinct names, got {repeated!r} twice in {opened.path}. "
+                "Rename one of them."
+            )
+        )
 
+
+def _without_nulls(schema: Any) -> Any:
+    """Return a schema where a column without any value is one of numbers that are missing."""
     pa = arrow()
-    with _text(path) as stream, csv.open_csv(stream) as batches:
-        schema = batches.schema
-    wider = {field.name: pa.float64() for field in schema if pa.types.is_integer(field.type)}
-    return pa.schema([field.with_type(wider.get(field.name, field.type)) for field in schema])
+    return pa.schema(
+        [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in schema]
+    )
 
 
 def _common_schema(opened: Sequence[_Opened]) -> Any:
     """Return the columns that all files have, and those of their folders' names."""
     pa = arrow()
     first = opened[0]
+    _check_names(first)
     fields = {field.name: field for field in plain_schema(first.schema)}
-    if len(fields) < len(first.schema.names):
-        repeated = next(name for name in first.schema.names if first.schema.names.count(name) > 1)
-        raise DataError(
-            printable(
-                f"columns must have distinct names, got {repeated!r} twice in {first.path}. "
-                "Rename one of them."
-            )
-        )
     for other in opened[1:]:
+        _check_names(other)
         odd = set(fields) ^ set(other.schema.names)
         if odd:
             name = min(odd)
@@ -296,10 +394,7 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
         known = [value for value in values if value is not None and value != _NO_VALUE]
         whole = all(re.fullmatch(r"-?[0-9]{1,18}", value) for value in known)
         fields[name] = pa.field(name, pa.int64() if whole else pa.string())
-    # a column without any value is one of numbers that are missing
-    return pa.schema(
-        [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in fields.values()]
-    )
+    return _without_nulls(pa.schema(list(fields.values())))
 
 
 def _common_type(a: Any, b: Any) -> Any:

@@ -453,7 +453,9 @@ def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any)
 def unpacked(data: bytes) -> tuple[dict[str, Any], list[NDArray[np.int64]], Any]:
     """Return what ``packed`` was given."""
     pa = arrow()
-    facts, *blobs, table = pa.ipc.open_stream(data).read_all().column("bytes").to_pylist()
+    outer = pa.ipc.open_stream(data).read_all()
+    outer.validate(full=True)
+    facts, *blobs, table = outer.column("bytes").to_pylist()
     known = json.loads(facts)
     shapes = known.pop("shapes")
     arrays = [

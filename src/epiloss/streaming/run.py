@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,7 +121,10 @@ def audit_stream(
     if any(isinstance(part, SparkPart) for part in source.parts) and engine in (None, "local"):
         engine = "spark"
     kept = None if checkpoint is None else Checkpoint(checkpoint, _run_facts(columns, options, limit))
-    with resolve_engine(engine, plan.n_jobs) as running:
+    with (
+        resolve_engine(engine, plan.n_jobs) as running,
+        nullcontext() if kept is None else kept.blamed(),
+    ):
         runner = Runner(source, running, kept)
         return _audited(runner, source, roles, columns, plan, rule, options, limit)
 

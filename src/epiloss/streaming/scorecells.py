@@ -34,7 +34,7 @@ class ScoreCells:
     def empty(cls, n_problems: int) -> ScoreCells:
         """Return cells without rows; the more problems there are, the wider they are."""
         bits = 10 if n_problems <= 4 else 7 if n_problems <= 32 else 5
-        return cls(bits, np.zeros((2, 3, 2, _n_cells(bits)), np.int64))
+        return cls(bits, np.zeros(cell_shape(bits), np.int64))
 
     def add(self, problem: BinaryProblem, half: Codes) -> None:
         """Add rows, in place."""
@@ -90,6 +90,11 @@ def cells_of(scores: Floats, bits: int) -> Codes:
 
 def _first(bits: int) -> int:
     return (1023 - _OCTAVES) << bits  # of the bits of 2.0**-_OCTAVES
+
+
+def cell_shape(bits: int) -> tuple[int, int, int, int]:
+    """Return the shape of the sums."""
+    return 2, 3, 2, _n_cells(bits)
 
 
 def _n_cells(bits: int) -> int:
