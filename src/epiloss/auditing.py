@@ -24,9 +24,11 @@ from epiloss.repeated import check_for_ratings, read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.summary import summarise
+from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem, read_problem
 
 
+@limited_threads()
 def audit(
     y_true: Any,
     y_prob: Any,

@@ -16,6 +16,7 @@ from epiloss.models import fresh
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import Floats, resolve_rule
+from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem, read_problem, read_scores
 
 
@@ -159,6 +160,7 @@ def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:
     ]
 
 
+@limited_threads()
 def repaired(repairs: list[BinaryRepair], positive: int, features: Features, scores: Floats) -> Floats:
     """Return repaired scores; those of several classes sum to one again."""
     if len(repairs) == 1:
