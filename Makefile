@@ -1,7 +1,7 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
-# make test EXTRAS=,studies,peers,engines: also the tests that need heavy packages.
+# make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
 PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv

@@ -23,6 +23,7 @@ from epiloss.recalibration import resolve_recalibrator
 from epiloss.repeated import check_for_ratings, read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
+from epiloss.sensitive import groups_or_sensitive
 from epiloss.summary import summarise
 from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem, read_problem
@@ -41,6 +42,7 @@ def audit(
     partition: Any = "tree",
     region_ratio: float = 12,
     groups: Any = None,
+    sensitive_features: Any = None,
     curve: str | CurveFitter | Callable[[Floats], Floats] | None = None,
     method: str = "auto",
     learner: Any = None,
@@ -94,6 +96,8 @@ def audit(
         Learning rows per region of a tree; the paper's tables use 30.
     groups : array-like (n,), optional
         Regions that you know already (sex, hospital): no split is made, every row is evaluated.
+    sensitive_features : array-like (n,) or (n, k), data frame or mapping of columns, optional
+        Fairlearn's word for ``groups``; the groups of several columns are their combinations.
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
     method : {"auto", "crossfit", "partition"}
@@ -187,6 +191,7 @@ def audit(
         "level": level,
         "random_state": seed,
     }
+    groups = groups_or_sensitive(groups, sensitive_features)
     of_rows = {"task": task, "groups": groups, "sample_weight": sample_weight, "clusters": clusters}
     if isinstance(y_true, str):
         from epiloss.streaming.run import audit_stream, named_columns

@@ -66,8 +66,8 @@ class _OneThread:
 
 
 def _set_threads(library: Any, n: int) -> None:
-    # recent versions of threadpoolctl let only the thread that came first set a number, until it is done;
-    # here whoever comes last sets it back
+    # recent versions of threadpoolctl let only the thread that came first set a number, until it is
+    # done; here whoever comes last sets it back
     free = getattr(library, "clear_controlling_thread", lambda force: None)
     free(force=True)
     library.set_num_threads(n)
