@@ -2,7 +2,7 @@
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
-# make test EXTRAS=,studies,peers,engines: also the tests that need heavy packages.
+# make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
 PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv

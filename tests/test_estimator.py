@@ -47,7 +47,7 @@ def options_of(function: Any) -> dict[str, Any]:
 
 def test_the_options_of_an_auditor_are_those_of_an_audit_apart_from_data() -> None:
     options = options_of(audit)
-    per_row = ("groups", "sample_weight", "clusters", "display")
+    per_row = ("groups", "sensitive_features", "sample_weight", "clusters", "display")
     of_files = ("features", "exclude", "row_id", "engine", "memory", "checkpoint")
     for name in (*per_row, *of_files):
         del options[name]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from epiloss.results import Bounds as Bounds
     from epiloss.results import Estimate as Estimate
     from epiloss.results import Table as Table
+    from epiloss.scorers import loss_scorer as loss_scorer
     from epiloss.scoring import Brier as Brier
     from epiloss.scoring import Log as Log
     from epiloss.scoring import ScoringRule as ScoringRule
@@ -66,6 +67,7 @@ _HOMES = {
     "drift": "drifting",
     "extract": "extraction",
     "load_repair": "repair",
+    "loss_scorer": "scorers",
     "regret": "decisions",
 }
 _MODULES = ("simulate", "data", "plot")

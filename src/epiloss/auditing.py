@@ -23,10 +23,13 @@ from epiloss.recalibration import resolve_recalibrator
 from epiloss.repeated import check_for_ratings, read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
+from epiloss.sensitive import groups_or_sensitive
 from epiloss.summary import summarise
+from epiloss.thread_limits import limited_threads
 from epiloss.validation import OneClassError, Problem, read_problem
 
 
+@limited_threads()
 def audit(
     y_true: Any,
     y_prob: Any,
@@ -39,6 +42,7 @@ def audit(
     partition: Any = "tree",
     region_ratio: float = 12,
     groups: Any = None,
+    sensitive_features: Any = None,
     curve: str | CurveFitter | Callable[[Floats], Floats] | None = None,
     method: str = "auto",
     learner: Any = None,
@@ -94,6 +98,8 @@ def audit(
         Learning rows per region of a tree; the paper's tables use 30.
     groups : array-like (n,), optional
         Regions that you know already (sex, hospital): no split is made, every row is evaluated.
+    sensitive_features : array-like (n,) or (n, k), data frame or mapping of columns, optional
+        Fairlearn's word for ``groups``; the groups of several columns are their combinations.
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
     method : {"auto", "crossfit", "partition"}
@@ -193,6 +199,7 @@ def audit(
         "level": level,
         "random_state": seed,
     }
+    groups = groups_or_sensitive(groups, sensitive_features)
     of_rows = {"task": task, "groups": groups, "sample_weight": sample_weight, "clusters": clusters}
     of_rows |= {"drop_missing": drop_missing, "logits": logits}
     if isinstance(y_true, str):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from epiloss.curves import CurveFitter
+from epiloss.influence import dot
 from epiloss.planning import BinaryProblem
 from epiloss.results import Table
 from epiloss.scoring import Floats
@@ -59,4 +60,4 @@ def _design_effect(problem: BinaryProblem) -> float:
     weight: Floats = np.ones(len(problem.scores)) if problem.weights is None else problem.weights
     if problem.clusters is not None:
         weight = np.bincount(problem.clusters, weight).astype(float)
-    return float(len(problem.scores) * (weight @ weight) / weight.sum() ** 2)
+    return float(len(problem.scores) * dot(weight, weight) / weight.sum() ** 2)

@@ -16,6 +16,7 @@ from epiloss.crossfit import (
 from epiloss.levelsets import Codes, resolve_level_sets
 from epiloss.planning import BinaryProblem, Plan, scored_anew, split_folds, stream
 from epiloss.scoring import Floats
+from epiloss.thread_limits import limited_threads
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
 
@@ -63,13 +64,14 @@ def _directions(
     problem: BinaryProblem, plan: Plan, scores: Floats, rows: Codes, generator: np.random.Generator
 ) -> Directions:
     assert problem.features is not None  # the callers ask only where there are features
-    return cross_fitted_directions(
-        problem.features.take(rows),
-        scores[rows],
-        problem.labels[rows],
-        rule=problem.rule,
-        learner=plan.learner,
-        generator=generator,
-        weights=None if problem.weights is None else problem.weights[rows],
-        clusters=None if problem.clusters is None else problem.clusters[rows],
-    )
+    with limited_threads(openmp=True):
+        return cross_fitted_directions(
+            problem.features.take(rows),
+            scores[rows],
+            problem.labels[rows],
+            rule=problem.rule,
+            learner=plan.learner,
+            generator=generator,
+            weights=None if problem.weights is None else problem.weights[rows],
+            clusters=None if problem.clusters is None else problem.clusters[rows],
+        )

@@ -20,12 +20,13 @@ from epiloss.curves import LocalLinear
 from epiloss.errors import OptionError
 from epiloss.features import Features
 from epiloss.inference import normal_estimate
-from epiloss.influence import Influence
+from epiloss.influence import Influence, dot
 from epiloss.levelsets import Codes
 from epiloss.planning import BinaryProblem, stream
 from epiloss.repair.boosted import fit_boosted
 from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json
 from epiloss.scoring import Floats
+from epiloss.thread_limits import limited_threads
 
 _FOLDS = 5
 _PARTS = ("cost", "calibration", "grouping", "remaining")
@@ -94,11 +95,12 @@ class _Acts:
 
     def _mean(self, values: Floats, level: float) -> Estimate:
         total = self.weight.sum()
-        mean = float(self.weight @ values / total)
+        mean = dot(self.weight, values) / float(total)
         stderr = Influence(self.weight * (values - mean) / total).stderr(self.clusters)
         return normal_estimate(mean, stderr, level)
 
 
+@limited_threads(openmp=True)
 def regret(
     result: Audit,
     *,

@@ -25,6 +25,7 @@ from epiloss.regions import RegionStats
 from epiloss.results import SCHEMA, Estimate, SavedAsJson, for_json
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.splitting import stratified_fold
+from epiloss.thread_limits import limited_threads
 from epiloss.two_samples import read_two_samples
 
 _TASKS = ("binary", "top-label")
@@ -82,6 +83,7 @@ class Drift(SavedAsJson):
         return "\n".join([headline, "", *aligned(rows), *([""] if notes else []), *notes])
 
 
+@limited_threads()
 def drift(
     reference: Sequence[Any],
     current: Sequence[Any],

@@ -80,6 +80,7 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         y_prob: Any,
         *,
         groups: Any = None,
+        sensitive_features: Any = None,
         sample_weight: Any = None,
         clusters: Any = None,
         display: Any = None,
@@ -87,6 +88,7 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         """Run the audit on these rows."""
         per_row = {
             "groups": groups,
+            "sensitive_features": sensitive_features,
             "sample_weight": sample_weight,
             "clusters": clusters,
             "display": display,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from epiloss.errors import OptionError
 from epiloss.scoring import Floats
+from epiloss.thread_limits import limited_threads
 
 Codes = NDArray[np.int64]
 
@@ -123,7 +124,8 @@ def simplex_level_sets(
     from sklearn.cluster import KMeans
 
     seed = int(generator.integers(2**31))
-    clusters = KMeans(n, n_init=3, random_state=seed).fit(scores)
+    with limited_threads(openmp=True):
+        clusters = KMeans(n, n_init=3, random_state=seed).fit(scores)
     return VectorLevelSets(np.asarray(clusters.cluster_centers_, float), exact=False)
 
 

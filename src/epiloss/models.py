@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from epiloss.errors import printable
+from epiloss.errors import OptionError, printable
 from epiloss.scoring import Floats
 
 
@@ -46,3 +46,13 @@ def described(model: Any) -> str:
     """
     text = repr(model) if hasattr(model, "get_params") else type(model).__name__
     return printable(" ".join(text.split()))
+
+
+def predicted_probabilities(estimator: Any, X: Any) -> tuple[Any, list[Any]]:
+    """Return a fitted classifier's probabilities of its classes, and these classes."""
+    if not hasattr(estimator, "predict_proba"):
+        raise OptionError(
+            f"the estimator must have predict_proba, got {type(estimator).__name__}. "
+            "Wrap it in sklearn.calibration.CalibratedClassifierCV, or audit scores of its own."
+        )
+    return estimator.predict_proba(X), list(estimator.classes_)

@@ -15,6 +15,7 @@ from epiloss.planning import stream
 from epiloss.repair.estimators import RegionRecalibrator, repaired
 from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, for_json
 from epiloss.scoring import Floats
+from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem
 
 _TITLES = {
@@ -70,6 +71,7 @@ class RepairResult(SavedAsJson):
         return "\n".join([*lines, "", f"after: {self.after.verdict}"])
 
 
+@limited_threads()
 def repair_audit(
     result: Audit, recalibrator: RegionRecalibrator | None = None, part: float = 0.5
 ) -> RepairResult:

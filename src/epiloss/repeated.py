@@ -17,7 +17,7 @@ from epiloss.curves import LocalLinear, fit_curve_pair
 from epiloss.errors import DataError, OptionError
 from epiloss.features import is_missing, unmasked
 from epiloss.inference import normal_estimate, one_sided_pvalue
-from epiloss.influence import Influence
+from epiloss.influence import Influence, dot
 from epiloss.levelsets import Codes
 from epiloss.results import Audit
 from epiloss.scoring import Brier, Floats, ScoringRule
@@ -111,7 +111,7 @@ def with_ratings(
     influence = {name: _influence(one, w) for name, one in values.items()}
     influence["calibration_loss"] = _influence(moved, w)
     estimates = {
-        name: normal_estimate(float(w @ one / w.sum()), influence[name].stderr(clusters), level)
+        name: normal_estimate(dot(w, one) / float(w.sum()), influence[name].stderr(clusters), level)
         for name, one in values.items()
     }
     grouping = estimates["grouping_loss"]
@@ -133,7 +133,7 @@ def with_ratings(
 
 def _influence(values: Floats, w: Floats) -> Influence:
     total = w.sum()
-    return Influence(w * (values - w @ values / total) / total)
+    return Influence(w * (values - dot(w, values) / total) / total)
 
 
 def _unbiased_square(ratings: Ratings) -> Floats:

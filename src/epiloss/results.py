@@ -265,6 +265,24 @@ class Audit(SavedAsJson):
             write_text(path, text)
         return text
 
+    def log_to_mlflow(
+        self,
+        prefix: str = "epiloss",
+        *,
+        run_id: str | None = None,
+        client: Any = None,
+        step: int = 0,
+    ) -> str:
+        """Log losses, options, verdict and report into an MLflow run, and return the run's id.
+
+        The run is the active one, or that of ``run_id``, of the default ``mlflow.MlflowClient()`` or
+        that of ``client``. Each loss is a metric ``prefix/loss``, with ``_stderr``, ``_low``, ``_high``
+        and ``_pvalue`` where they are known.
+        """
+        from epiloss.mlflow_log import log_audit
+
+        return log_audit(self, prefix, run_id=run_id, client=client, step=step)
+
     def _repr_html_(self) -> str:
         from epiloss.report import audit_card
 

@@ -94,7 +94,7 @@ class WindowedLines:
         leverage[alone] = 0.0
         error /= np.square(np.subtract(1, leverage, out=leverage), out=leverage)
         error[alone] = 1.0
-        return np.asarray(error @ self.rows.weight, float)
+        return np.asarray(np.einsum("ij,j->i", error, self.rows.weight), float)
 
 
 def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:

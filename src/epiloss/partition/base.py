@@ -16,6 +16,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.rules import Step
 from epiloss.scoring import Floats, ScoringRule
+from epiloss.thread_limits import limited_threads
 
 Fitted = TypeVar("Fitted")
 Item = TypeVar("Item")
@@ -103,7 +104,8 @@ def for_each_level_set(
     seeds = generator.integers(2**31, size=rows.n_level_sets)
 
     def one(level_set: int) -> Fitted:
-        return fit(rows.of_level_set(level_set), int(seeds[level_set]))
+        with limited_threads(openmp=True):  # of each thread
+            return fit(rows.of_level_set(level_set), int(seeds[level_set]))
 
     with Workers(n_jobs) as workers:
         return workers.run(one, range(rows.n_level_sets))

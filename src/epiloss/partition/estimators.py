@@ -29,10 +29,12 @@ class EstimatorPartitioner(Partitioner):
         return EstimatorPartition(for_each_level_set(self._fit_one, rows, generator, n_jobs))
 
     def _fit_one(self, rows: LearningRows, seed: int) -> _Assigner | None:
-        from sklearn.base import is_classifier
+        from sklearn.base import BaseEstimator, is_classifier
 
         alike = not len(rows.labels) or rows.labels.min() == rows.labels.max()
-        if not len(rows.labels) or (alike and is_classifier(self.estimator)):
+        # objects of the user's own need not tell what they are
+        classifies = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
+        if not len(rows.labels) or (alike and classifies):
             return None
         model = fresh(self.estimator, seed)
         fit_weighted(model, rows.features.matrix, rows.labels, rows.weights)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.auditing import audit, repartitioned
-from epiloss.errors import OptionError
+from epiloss.models import predicted_probabilities
 from epiloss.plot.style import (
     axes_for,
     count_map,
@@ -113,13 +113,8 @@ class GroupingDisplay:
         cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
     ) -> GroupingDisplay:
         """Let a fitted classifier predict probabilities for ``X``, audit them, and draw."""
-        if not hasattr(estimator, "predict_proba"):
-            raise OptionError(
-                f"the estimator must have predict_proba, got {type(estimator).__name__}. "
-                "Use from_predictions with its scores."
-            )
-        options.setdefault("classes", list(estimator.classes_))
-        scores = estimator.predict_proba(X)
+        scores, classes = predicted_probabilities(estimator, X)
+        options.setdefault("classes", classes)
         name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(y, scores, X, name=name, ax=ax, **options)
 

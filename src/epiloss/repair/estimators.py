@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from epiloss.auditing import seed_of
 from epiloss.columns import read_scores
@@ -17,6 +21,7 @@ from epiloss.models import fresh
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import Floats, resolve_rule
+from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem, read_problem
 
 
@@ -160,6 +165,7 @@ def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:
     ]
 
 
+@limited_threads()
 def repaired(repairs: list[BinaryRepair], positive: int, features: Features, scores: Floats) -> Floats:
     """Return repaired scores; those of several classes sum to one again."""
     if len(repairs) == 1:
@@ -206,6 +212,11 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
 
     def fit(self, X: Any, y: Any) -> RegionRecalibratedClassifier:
         """Fit the classifier, and the repair on scores of rows it has not seen."""
+        y = _checked_target(y)
+        if bool(issparse(X)):  # which the classifier might take, but the repair cannot
+            raise DataError(
+                f"X must be dense, got a sparse matrix of shape {X.shape}. Pass X.toarray()."
+            )
         seed = seed_of(self.random_state)
         if self.cv == "prefit":
             self.estimator_ = self.estimator
@@ -218,6 +229,9 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
             scores = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
             self.estimator_ = model.fit(X, y)
         self.classes_ = self.estimator_.classes_
+        for told in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, told):
+                setattr(self, told, getattr(self.estimator_, told))
         recalibrator = RegionRecalibrator() if self.recalibrator is None else self.recalibrator
         self.recalibrator_ = fresh(recalibrator, seed % 2**31)
         self.recalibrator_.fit(X, y, scores, classes=list(self.classes_))
@@ -225,8 +239,20 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the repaired probabilities of each class."""
+        check_is_fitted(self)
         return np.asarray(self.recalibrator_.predict(X, self.estimator_.predict_proba(X)), float)
 
     def predict(self, X: Any) -> Any:
         """Return the class of the largest repaired probability."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+
+def _checked_target(y: Any) -> Any:
+    """Return one class for each row, or say what is there instead."""
+    if y is None:
+        raise DataError("the classifier requires y to be passed, but the target y is None.")
+    column = column_or_1d(y, warn=True)
+    assert_all_finite(column, input_name="y")
+    check_classification_targets(column)
+    return column

@@ -9,12 +9,14 @@ import numpy as np
 
 from epiloss.curves import InterpolatedCurve, LocalLinear
 from epiloss.features import Features
+from epiloss.influence import dot
 from epiloss.learners import Regressor
 from epiloss.levelsets import Codes
 from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import fit_boosted
 from epiloss.repair.regional import fit_regions
 from epiloss.scoring import Floats, ScoringRule
+from epiloss.thread_limits import limited_threads
 
 _FOLDS = 5
 _ONE_FOLD_FROM = 20_000  # rows, from which on one fold left out tells enough
@@ -72,13 +74,14 @@ def fit_repairs(
         return [BinaryRepair(None, ()) for _ in scores]
     fold = generator.permutation(n) % _FOLDS
     fit = _boosted if plan.method == "boosted" else _regional
-    found = [fit(one, plan, fold, generator) for one in scores]
-    weights = scores[0].weights
-    best = simplest_good(
-        np.sum([one.losses for one in found], axis=0),
-        None if weights is None else weights[found[0].rows],
-    )
-    return [one.build(best) for one in found]
+    with limited_threads(openmp=True):
+        found = [fit(one, plan, fold, generator) for one in scores]
+        weights = scores[0].weights
+        best = simplest_good(
+            np.sum([one.losses for one in found], axis=0),
+            None if weights is None else weights[found[0].rows],
+        )
+        return [one.build(best) for one in found]
 
 
 def _regional(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Generator) -> Candidates:
@@ -167,7 +170,7 @@ def simplest_good(losses: Floats, weights: Floats | None) -> int:
             continue
         gain = losses[model] - losses[best]
         spread = w * (gain - np.average(gain, weights=w)) / w.sum()
-        if means[model] - means[best] <= float(np.sqrt(spread @ spread)):
+        if means[model] - means[best] <= float(np.sqrt(dot(spread, spread))):
             return model
     return best
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -216,14 +217,49 @@ def _hugging_face(X: Any) -> Source | None:
         raise DataError(
             f"X must be one data set, got a dictionary of {', '.join(map(str, X))}. Pick a split of it."
         )
+    if X.features is None:
+        raise DataError(
+            "the columns' types must be known before the data set is read, got a lazy one without any. "
+            "Give it features=, or write it to Parquet."
+        )
     schema = X.features.arrow_schema.remove_metadata()
     n_rows = len(X) if hasattr(X, "__len__") else None
+    flat = arrow().schema([field.with_type(_flat_type(field.type)) for field in schema])
 
     def read(columns: list[str], size: int) -> Iterator[Any]:
         for table in X.select_columns(columns).with_format("arrow").iter(size):
+            for name in columns:
+                if flat.field(name).type != schema.field(name).type:
+                    place = table.schema.get_field_index(name)
+                    values = _flattened(name, table.column(name), flat.field(name).type)
+                    table = table.set_column(place, name, values)
             yield from table.to_batches()
 
-    return _of_object("the data set", schema, read, n_rows)
+    return _of_object("the data set", flat, read, n_rows)
+
+
+def _flat_type(kind: Any) -> Any:
+    """Return an Array2D, Array3D, ... of a known shape as a list of all its numbers."""
+    shape = getattr(kind, "shape", None)
+    if shape is None or not hasattr(kind, "storage_type") or None in shape:
+        return kind
+    inner = kind.storage_type
+    while arrow().types.is_list(inner):
+        inner = inner.value_type
+    return arrow().list_(inner, math.prod(shape))
+
+
+def _flattened(name: str, values: Any, kind: Any) -> Any:
+    values = values.combine_chunks()
+    storage = values.storage if hasattr(values, "storage") else values
+    if storage.null_count:
+        raise DataError(
+            printable(f"column {name!r} must have no missing rows, got {storage.null_count}. ")
+            + "Leave these rows out: dataset.filter."
+        )
+    while arrow().types.is_list(storage.type):
+        storage = storage.flatten()
+    return arrow().FixedSizeListArray.from_arrays(storage, type=kind)
 
 
 def _arrow_stream(X: Any) -> Source | None:

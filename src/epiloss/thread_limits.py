@@ -1,0 +1,85 @@
+"""Threads of other libraries: one for sums of floats, which several would add up in another order.
+
+BLAS shares out long sums among its threads, so that the last bits would depend on their number; and
+OpenMP's threads wait for each other, busily: beside other work two were measured to take ten times as
+long as one. Trees of this package have threads of their own, which add up whole numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from typing import Any
+
+
+@contextmanager
+def limited_threads(*, openmp: bool = False) -> Iterator[None]:
+    """Keep BLAS to one thread and, where models are fitted, OpenMP too; also a decorator.
+
+    Libraries that are loaded inside are limited by those who load them, in a limit of their own.
+
+    Examples
+    --------
+    >>> import threadpoolctl
+    >>> with limited_threads():
+    ...     {one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"}
+    {1}
+    """
+    if openmp:
+        import sklearn.utils  # noqa: F401  # which loads the libraries that are limited here
+    libraries = _libraries(len(sys.modules))
+    _BLAS.hold(libraries.select(user_api="blas").lib_controllers)
+    limit = libraries.select(user_api="openmp").limit(limits=1) if openmp else nullcontext()
+    try:
+        with limit:  # of this thread alone
+            yield
+    finally:
+        _BLAS.release()
+
+
+class _OneThread:
+    """BLAS libraries with one thread while anyone holds them: their number is the whole process's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+        self._before: dict[str, tuple[Any, int]] = {}
+
+    def hold(self, libraries: list[Any]) -> None:
+        with self._lock:
+            self._holders += 1
+            for one in libraries:
+                self._before.setdefault(one.filepath, (one, one.get_num_threads()))
+                _set_threads(one, 1)
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+            for one, n in self._before.values():
+                _set_threads(one, n)
+            self._before.clear()
+
+
+def _set_threads(library: Any, n: int) -> None:
+    # recent versions of threadpoolctl let only the thread that came first set a number, until it is
+    # done; here whoever comes last sets it back
+    free = getattr(library, "clear_controlling_thread", lambda force: None)
+    free(force=True)
+    library.set_num_threads(n)
+    free(force=True)
+
+
+_BLAS = _OneThread()
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> Any:
+    """Find the loaded libraries, anew where modules were loaded since: that takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
