@@ -14,7 +14,17 @@ from epiloss.atomic import replacing
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.regions import FIELDS
 from epiloss.streaming.arrow import arrow
-from epiloss.streaming.passes import KEY, ROW, Census, Pass, PassResult, Survey, TakeTally, Tally
+from epiloss.streaming.passes import (
+    KEY,
+    ROW,
+    Census,
+    Pass,
+    PassResult,
+    ScoreSum,
+    Survey,
+    TakeTally,
+    Tally,
+)
 from epiloss.streaming.scorecells import cell_shape
 
 _REST = 20  # writing takes at most one part in so many of the time
@@ -112,15 +122,19 @@ def check_kept(work: Pass[Any], result: PassResult) -> None:
     """Refuse numbers that no run has written, where they would decide what memory is taken."""
     counts = [result.n_rows]
     if isinstance(result, Census):
-        counts += [result.n_weightless, *result.labels.values(), *result.parts.values()]
-        whole = sum(result.parts.values()) == sum(result.labels.values()) == result.n_rows
+        counts += [result.n_weightless, result.n_unlabelled]
+        counts += [*result.labels.values(), *result.parts.values()]
+        labelled = sum(result.labels.values()) + result.n_unlabelled
+        whole = sum(result.parts.values()) == labelled == result.n_rows
     elif isinstance(result, Survey):
-        counts += [result.n_clipped]
+        counts += [result.n_clipped, result.n_missing]
         whole = all(one.sums.shape == cell_shape(one.bits) for one in result.cells)
         if result.sample is not None:
             whole &= result.sample.column_names == [*work.columns, KEY, ROW]
             whole &= result.sample.num_rows <= result.n_rows
             result.sample.validate(full=True)
+    elif isinstance(result, ScoreSum):
+        whole = result.losses >= 0 and result.weights >= 0
     else:
         assert isinstance(result, Tally)
         assert isinstance(work, TakeTally)
