@@ -20,6 +20,7 @@ from epiloss.results import Audit
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.estimating import audit_of_tally, freeze
+from epiloss.streaming.file_parts import FilePart
 from epiloss.streaming.objects import SparkPart, open_source
 from epiloss.streaming.passes import (
     Census,
@@ -37,6 +38,7 @@ from epiloss.streaming.reading import Reader, Roles, check_types, choose_roles, 
 from epiloss.streaming.sampling import (
     Sample,
     capacity,
+    check_untyped,
     is_uneven,
     limit_of,
     no_rows,
@@ -237,6 +239,9 @@ def _audited(
     warnings += weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))
     numbered = not any(isinstance(part, SparkPart) for part in source.parts)
     sample, read = read_sample(survey, read, numbered=numbered)
+    if all(isinstance(part, FilePart) and part.kind == "csv" for part in source.parts):
+        names = {part.name for part in source.parts}
+        check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
     warnings += remarks_on(sample.problem)
     sample = replace(sample, problem=replace(sample.problem, warnings=tuple(warnings)))
     _check_two_classes(sample, census)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import DataError, OptionError
+from epiloss.errors import DataError, OptionError, RowsError
 from epiloss.features import Place
-from epiloss.streaming.arrow import TEXT
+from epiloss.streaming.arrow import TEXT, FeatureColumns
 from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
 from epiloss.streaming.reading import Reader
 from epiloss.validation import Problem
@@ -19,6 +20,8 @@ from epiloss.validation import Problem
 MOST = 250_000  # rows of a sample, on half of which regions are learned
 _LEAST = 10_000  # rows of a sample; below, the memory is too small
 _COPIES = 12  # of the sample that learners and tables need, with room for all else
+_FEW_TEXTS = 0.1  # of the distinct values of a column that is taken to be one of numbers
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
@@ -84,6 +87,26 @@ class Sample:
     def displayed(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return columns to show, in the order of the rows."""
         return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
+
+
+def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
+    """Refuse columns of a CSV file that are numbers but for a few texts, and so would be categories."""
+    for column, categories in columns.categories.items():
+        odd = [text for text in categories if not _NUMBER.fullmatch(text.strip())]
+        if not 0 < len(odd) <= _FEW_TEXTS * len(categories):
+            continue
+        texts = np.array(table.column(column).to_pylist(), object)
+        wrong = np.isin(texts, np.array(odd, object))
+        rows = table.column(ROW).to_numpy()
+        first = int(np.flatnonzero(wrong)[rows[wrong].argmin()])
+        raise RowsError(
+            5,
+            f"column {column!r} must hold numbers, as nearly all of its values are",
+            repr(texts[first])[:60],
+            (name, int(rows[first])),
+            int(wrong.sum()),
+            "Leave such values empty; if they are names and no numbers, save the table as Parquet.",
+        )
 
 
 def read_sample(survey: Survey, reader: Reader, *, numbered: bool) -> tuple[Sample, Reader]:
