@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss.atomic import write_text

@@ -39,7 +39,7 @@ import sklearn.ensemble  # noqa: F401  # loaded before the limit on threads, so 
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss.atomic import write_text

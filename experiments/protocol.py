@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss import Audit, Estimate

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss.atomic import write_text

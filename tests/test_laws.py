@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ FEATURES = ("any", "ties", "constant", "denormal", "huge", "missing", "mixed")
 WEIGHTS = (None, "any", "whole", "denormal", "one heavy", "some zero")
 LOSSES = ("score", "calibration_loss", "grouping_loss", "remainder")
 SEEDS = st.integers(0, 2**32 - 1)
+Choices = Mapping[Any, Callable[[], Any]]
 
 
 def laws(examples: int) -> settings:
@@ -45,32 +47,34 @@ class Rows:
 
 
 def draw_scores(g: np.random.Generator, n: int, kind: str) -> Any:
-    return {
+    kinds: Choices = {
         "any": lambda: g.random(n),
         "ties": lambda: g.integers(0, 4, n) / 3,
         "constant": lambda: np.full(n, g.choice([0.0, 0.3, 1.0])),
         "hard": lambda: g.integers(0, 2, n).astype(float),
         "denormal": lambda: g.choice([5e-324, 1e-310, 0.5, 1 - 2**-53], n),
         "near the ends": lambda: np.clip(g.choice([0.0, 1.0], n) + g.normal(size=n) * 1e-12, 0, 1),
-    }[kind]()
+    }
+    return kinds[kind]()
 
 
 def draw_labels(g: np.random.Generator, scores: Any, kind: str) -> Any:
     n = len(scores)
-    y = {
+    kinds: Choices = {
         "by score": lambda: (g.random(n) < scores).astype(int),
         "coin": lambda: g.integers(0, 2, n),
         "one positive": lambda: (np.arange(n) == g.integers(n)).astype(int),
         "perfect": lambda: (scores > np.median(scores)).astype(int),
         "inverted": lambda: (scores < np.median(scores)).astype(int),
-    }[kind]()
+    }
+    y = kinds[kind]()
     y[g.permutation(n)[:2]] = [0, 1]  # both classes, or there is nothing to audit
     return y
 
 
 def draw_features(g: np.random.Generator, n: int, d: int, kind: str) -> Any:
     X = g.normal(size=(n, d))
-    return {
+    kinds: Choices = {
         "any": lambda: X,
         "ties": lambda: g.integers(0, 3, (n, d)).astype(float),
         "constant": lambda: np.full((n, d), g.normal()),
@@ -78,18 +82,20 @@ def draw_features(g: np.random.Generator, n: int, d: int, kind: str) -> Any:
         "huge": lambda: X * 1e30,
         "missing": lambda: np.where(g.random((n, d)) < 0.5, np.nan, X),
         "mixed": lambda: {f"x{j}": g.choice(["a", "b"], n) if j % 2 else X[:, j] for j in range(d)},
-    }[kind]()
+    }
+    return kinds[kind]()
 
 
 def draw_weights(g: np.random.Generator, n: int, kind: str | None) -> Any:
-    return {
+    kinds: Choices = {
         None: lambda: None,
         "any": lambda: g.random(n) + 0.01,
         "whole": lambda: g.integers(1, 4, n).astype(float),
         "denormal": lambda: g.choice([5e-324, 1e-310], n),
         "one heavy": lambda: np.where(np.arange(n) == 0, 1e12, 1.0),
         "some zero": lambda: g.integers(0, 2, n).astype(float),
-    }[kind]()
+    }
+    return kinds[kind]()
 
 
 @st.composite
@@ -210,11 +216,12 @@ def test_any_problem_of_several_classes_is_audited_or_refused_in_words(
     clustered: bool,
 ) -> None:
     g = np.random.default_rng(seed)
-    scores = {
+    kinds: Choices = {
         "any": lambda: g.dirichlet(np.ones(k), n),
         "ties": lambda: np.array([np.eye(k)[0], np.full(k, 1 / k)])[g.integers(0, 2, n)],
         "hard": lambda: np.eye(k)[g.integers(0, k, n)],
-    }[kind]()
+    }
+    scores = kinds[kind]()
     labels = np.array([g.choice(k, p=p) for p in scores])
     labels[:3] = [0, 1, 2]
     options: dict[str, Any] = {
@@ -239,6 +246,29 @@ def test_whatever_is_audited_has_a_page(rows: Rows, options: dict[str, Any]) -> 
     result = audited(rows, **options)
     if result is not None:
         assert result.to_html().startswith("<!DOCTYPE html>")
+
+
+@laws(25)
+@given(problems(), problems(), OPTIONS)
+def test_whatever_follows_an_audit_comes_or_is_refused_in_words(
+    rows: Rows, later: Rows, options: dict[str, Any]
+) -> None:
+    rule, of_rows = options["rule"], {"sample_weight": rows.weights, "clusters": rows.clusters}
+    same = {**options, **of_rows, "method": "partition"}
+    drifting = {name: options[name] for name in ("rule", "partition", "bins", "binning", "curve")}
+    samples = [(one.y, one.s, np.sqrt(one.s)[:, None]) for one in (rows, later)]
+    result = audited(rows, rule=rule, method="partition")
+    works: list[Callable[[], Any]] = [
+        lambda: epiloss.compare({"one": rows.s, "turned": 1 - rows.s}, rows.y, rows.X, **same),
+        lambda: epiloss.drift(*samples, **drifting),
+    ]
+    if result is not None:
+        works += [result.repair, lambda: epiloss.regret(result)]
+    for work in works:
+        try:
+            json.loads(work().to_json())
+        except (DataError, OptionError) as error:
+            told(error)
 
 
 @pytest.mark.parametrize("rule", ["brier", "log"])
