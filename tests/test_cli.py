@@ -117,7 +117,8 @@ def test_the_ledger_goes_to_the_standard_output(data: str, run: Run) -> None:
     answer = run("audit", data, "--label", "y", "--score", "p", "--bins", "4")
     assert answer.code == 0
     assert answer.err == ""
-    assert answer.out == str(epiloss.audit("y", "p", COLUMNS, bins=4)) + "\n"
+    expected = str(epiloss.audit("y", "p", COLUMNS, bins=4)) + "\n"
+    assert answer.out == expected.replace("pass task= to change", "pass --task to change")
 
 
 def test_columns_have_the_use_that_the_options_give_them(data: str, run: Run) -> None:
@@ -285,8 +286,11 @@ def test_a_repair_that_does_not_fit_the_file_is_told(data: str, run: Run) -> Non
 NAN = float("nan")
 BAD_DATA: dict[str, tuple[dict[str, Any], str]] = {
     "nan score": ({"y": Y, "p": np.where(np.arange(N) == 3, NAN, P)}, "row 3"),
-    "infinite score": ({"y": Y, "p": np.where(np.arange(N) == 3, np.inf, P)}, "inf at row 3"),
-    "logits": ({"y": Y, "p": 6 * P - 3}, "probabilities, not logits"),
+    "infinite score": (
+        {"y": Y, "p": np.where(np.arange(N) == 3, np.inf, P)},
+        "'p' at row 3 of d.parquet (1 row",
+    ),
+    "logits": ({"y": Y, "p": 6 * P - 3}, "pass --logits"),
     "one class": ({"y": np.ones(N), "p": P}, "two classes"),
     "no rows": ({"y": Y[:0], "p": P[:0]}, "at least one row"),
     "three labels": ({"y": np.arange(N) % 3, "p": P}, "at most 2"),

@@ -130,7 +130,7 @@ def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
     assert found["n_killed"] == 1
     for way in ("own", "address", "frame", "frame here", "killed"):
         assert found[way] == expected, way
-    assert "scores must be finite" in found["error"]
+    assert "scores must not be missing" in found["error"]
     assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
 
 
@@ -183,7 +183,7 @@ def test_spark_gives_the_same_bits_also_when_a_worker_kills_itself(
     assert mark.exists()
     for way in ("path", "frame", "table", "killed"):
         assert found[way] == expected, way
-    assert "scores must be finite" in found["error"]
+    assert "scores must not be missing" in found["error"]
     assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
 
 

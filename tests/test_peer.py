@@ -119,7 +119,7 @@ def test_labels_that_are_words_are_refused_by_the_peer_only() -> None:
     with pytest.raises(TypeError):
         peer_on_groups(words, sample.scores, side)
     ours = audited(sample.y, sample.scores, groups=side)
-    other = audited(words, sample.scores, groups=side)
+    other = audited(words, sample.scores, groups=side, pos_label="yes")
     assert other.grouping_loss.value == ours.grouping_loss.value
 
 

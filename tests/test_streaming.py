@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -240,7 +241,7 @@ def _poisoned(whole: Any, row: int, column: str, value: Any) -> Any:
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        ("score", float("nan"), "scores must be finite"),
+        ("score", float("nan"), "scores must not be missing"),
         ("score", 3.2, "scores must lie in [0, 1]"),
         ("label", None, "labels must not be missing"),
         ("a", float("inf"), "features must be missing, or finite"),
@@ -387,7 +388,7 @@ def test_labels_of_any_kind_name_the_classes(whole: Any, tmp_path: Path) -> None
     texts = pa.array(np.where(whole["label"].to_numpy() == 1, "yes", "no"))
     place = whole.column_names.index("label")
     named = whole.set_column(place, "label", texts)
-    found = audited(named)
+    found = audited(named, pos_label="yes")
     assert found["options"]["classes"] == ["no", "yes"]
     assert found["grouping_loss"] == audited(whole)["grouping_loss"]
     turned = audited(named, pos_label="no")
@@ -443,7 +444,7 @@ def test_progress_shows_rows_and_rate_on_a_terminal_only(
 
 def test_rows_without_a_cluster_are_refused_by_name(whole: Any) -> None:
     user = pa.array([None if i == 777 else i // 5 for i in range(N)])
-    with pytest.raises(epiloss.DataError, match="clusters must not be missing, got none at row 777 of"):
+    with pytest.raises(epiloss.DataError, match=r"clusters must not be missing.*'u' at row 777"):
         epiloss.audit("label", "score", whole.append_column("u", user), clusters="u", memory=SMALL)
 
 
@@ -637,3 +638,92 @@ print(json.dumps(result.to_dict()))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True)
     assert len(list(tmp_path.glob("died*"))) == 2  # the census reads one column, the others seven
     assert json.loads(done.stdout) == json.loads(json.dumps(expected))
+
+
+# what other packages and options do wrong
+
+
+FRAMES: dict[str, tuple[Any, str]] = {
+    "mixed types": (pd.DataFrame({"label": [0, 1], "score": [0.1, 0.9], "a": ["x", 1]}), "column a"),
+    "complex numbers": (pd.DataFrame({"label": [0, 1], "score": [0.1, 0.9], "a": [1j, 2j]}), "complex"),
+    "repeated names": (
+        pd.DataFrame([[0, 0.1, 1.0, 2.0]], columns=["label", "score", "a", "a"]),
+        "got 'a' twice",
+    ),
+    "a lazy frame without its file": (pl.scan_csv("nowhere.csv"), "nowhere"),
+    "a lazy frame whose cast fails": (
+        pl.LazyFrame({"label": ["0", "x"], "score": [0.1, 0.9]}).with_columns(pl.col("label").cast(int)),
+        "conversion",
+    ),
+    "columns of unequal length": ({"label": [0, 1], "score": [0.1]}, "length"),
+}
+
+
+@pytest.mark.parametrize(("frame", "words"), FRAMES.values(), ids=FRAMES.keys())
+def test_what_other_packages_refuse_is_told_in_a_sentence(frame: Any, words: str) -> None:
+    with pytest.raises(epiloss.DataError, match=words) as caught:
+        epiloss.audit("label", "score", frame)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith((".", "that."))
+
+
+MEANINGLESS: dict[str, tuple[dict[str, Any], str]] = {
+    "a feature that is the label": (
+        {"features": ["label", "a"]},
+        "features must not name the column of",
+    ),
+    "a weight that is the label": ({"sample_weight": "label"}, "sample_weight must not name the column"),
+    "groups that are the label": ({"groups": "label"}, "groups must not name the column of the labels"),
+    "an engine without its address": ({"engine": "dask:"}, "an address must follow the colon"),
+}
+
+
+@pytest.mark.parametrize(("options", "words"), MEANINGLESS.values(), ids=MEANINGLESS.keys())
+def test_columns_and_engines_that_mean_nothing_are_refused(
+    options: dict[str, Any], words: str, whole: Any
+) -> None:
+    with pytest.raises(epiloss.OptionError, match=words):
+        epiloss.audit("label", "score", whole, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"engine": "dask"},
+        {"memory": "1GB"},
+        {"checkpoint": "kept"},
+        {"features": ["a"]},
+        {"exclude": ["a"]},
+        {"row_id": "id"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_arrays_refuse_what_only_named_columns_can_follow(options: dict[str, Any]) -> None:
+    name = next(iter(options))
+    with pytest.raises(epiloss.OptionError, match=f"{name} is for files and tables"):
+        epiloss.audit([0, 1] * 20, [0.1, 0.9] * 20, np.arange(40.0), **options)
+
+
+def test_arrays_beside_a_path_say_how_columns_are_named() -> None:
+    with pytest.raises(epiloss.OptionError, match=r"audit\('label', 'score', 'data\.csv'\)"):
+        epiloss.audit([0, 1] * 20, [0.1, 0.9] * 20, "data.csv")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
+def test_a_repair_is_applied_to_a_folder_batch_by_batch_in_the_order_of_its_rows(
+    ending: str, folder: Path, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from epiloss.files import read_file
+    from epiloss.streaming import sources
+    from epiloss.streaming.repaired import repair_table
+
+    monkeypatch.setattr(sources, "_BATCH_ROWS", 3_000)
+    names = ["a", "b", "city"]
+    X = {name: whole[name].to_numpy(zero_copy_only=False) for name in names}
+    y, scores = whole["label"].to_numpy(), whole["score"].to_numpy()
+    repair = epiloss.RegionRecalibrator().fit(X, y, scores)
+    output = tmp_path / f"better.{ending}"
+    assert repair_table(repair, folder, ["score"], output) == N
+    np.testing.assert_allclose(
+        read_file(str(output))["score_repaired"], repair.predict(X, scores), rtol=1e-12
+    )

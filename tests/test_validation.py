@@ -69,7 +69,8 @@ def with_value(values: NDArray[Any], row: int, value: Any) -> NDArray[Any]:
     ids=lambda labels: f"{type(labels).__module__.split('.')[0]}-{getattr(labels, 'dtype', '')!s:.12}",
 )
 def test_any_two_values_are_labels_and_the_last_in_order_is_positive(labels: Any) -> None:
-    np.testing.assert_array_equal(read(labels).labels, Y)
+    texts = isinstance(np.asarray(labels).tolist()[0], str)
+    np.testing.assert_array_equal(read(labels, pos_label="yes" if texts else None).labels, Y)
 
 
 def test_pos_label_chooses_the_positive_class() -> None:
@@ -79,10 +80,128 @@ def test_pos_label_chooses_the_positive_class() -> None:
     np.testing.assert_array_equal(problem.labels == problem.positive, Y == 0)
 
 
-def test_the_positive_class_of_strings_is_told_unless_it_was_chosen() -> None:
+def test_one_score_column_with_texts_as_labels_needs_the_positive_class() -> None:
     labels = np.where(Y == 1, "yes", "no")
-    assert any("'yes'" in warning for warning in read(labels).warnings)
-    assert not any("'yes'" in warning for warning in read(labels, pos_label="yes").warnings)
+    with pytest.raises(OptionError, match=r"'no', 'yes'.* Pass pos_label='yes', for instance"):
+        read(labels)
+    assert read(labels, pos_label="yes").warnings == read(Y).warnings
+    assert read(labels, classes=["yes", "no"]).classes == ("yes", "no")
+
+
+def test_the_order_of_text_classes_is_told_unless_it_was_given() -> None:
+    labels = np.array(["a", "b", "c"])[Y3]
+    told = "the score columns are of 'a', 'b', 'c', in this order; classes= changes it."
+    assert told in read(labels, P3).warnings
+    assert told not in read(labels, P3, classes=["a", "b", "c"]).warnings
+
+
+def test_a_positive_class_has_no_part_in_other_tasks() -> None:
+    assert "pos_label has no part in task 'top-label'." in read(Y3, P3, pos_label=1).warnings
+    assert not any("no part" in one for one in read(Y, task="top-label", pos_label=1).warnings)
+
+
+def test_rows_without_score_or_label_are_left_out_on_request_and_counted() -> None:
+    labels, scores = with_value(Y, 5, NAN), with_value(S, 7, NAN)
+    X = np.arange(2.0 * N).reshape(N, 2)
+    keep = np.delete(np.arange(N), [5, 7])
+    options: dict[str, Any] = {"groups": Y, "sample_weight": S, "clusters": np.arange(N)}
+    problem = read(labels, scores, X, drop_missing=True, **options)
+    expected = read(Y[keep], S[keep], X[keep], **{name: part[keep] for name, part in options.items()})
+    assert problem.warnings[0] == "rows without a score or a label, left out: 2 of 24."
+    assert problem.warnings[1:] == expected.warnings
+    np.testing.assert_array_equal(problem.rows, keep)
+    assert problem.clusters is not None
+    assert len(np.unique(problem.clusters)) == len(keep)
+    for name in ("labels", "scores", "weights"):
+        np.testing.assert_array_equal(getattr(problem, name), getattr(expected, name))
+    assert problem.features is not None
+    np.testing.assert_array_equal(problem.features.matrix, X[keep])
+
+
+def test_an_error_after_rows_were_left_out_names_the_row_as_it_was_given() -> None:
+    scores = with_value(with_value(S, 3, NAN), 9, 1.5)
+    with pytest.raises(DataError, match=r"got 1\.5 at row 9 \(1 row in all\)"):
+        read(Y, scores, drop_missing=True)
+
+
+def test_nothing_is_left_to_audit_where_all_scores_are_missing() -> None:
+    with pytest.raises(DataError, match="at least one row with a score and a label"):
+        read(Y, np.full(N, NAN), drop_missing=True)
+
+
+def test_logits_become_probabilities_on_request() -> None:
+    np.testing.assert_allclose(read(Y, np.log(S / (1 - S)), logits=True).scores, S, rtol=1e-12)
+    np.testing.assert_allclose(read(Y3, np.log(P3) + 3, logits=True).scores, P3, rtol=1e-12)
+
+
+def test_constant_scores_are_one_level_set_and_remarked_on() -> None:
+    assert any("all scores are 0.3: there is one" in one for one in read(Y, np.full(N, 0.3)).warnings)
+    assert not any("all scores" in one for one in read().warnings)
+
+
+def test_weights_that_leave_few_rows_are_remarked_on() -> None:
+    weights = np.where(np.arange(N) == 3, 1e6, 1.0)
+    said = [one for one in read(sample_weight=weights).warnings if "uneven" in one]
+    assert said == [
+        "weights are so uneven that 24 rows tell as much as 1: standard errors rest on few rows."
+    ]
+    assert not any("uneven" in one for one in read(sample_weight=1 + S).warnings)
+
+
+def test_rows_of_no_weight_and_of_next_to_none_are_told_apart() -> None:
+    weights = np.ones(N)
+    weights[:2], weights[2:5] = 0, 1e-20
+    said = read(sample_weight=weights).warnings
+    assert "rows of weight 0, left out: 2." in said
+    assert "rows of next to no weight beside the largest one, left out: 3." in said
+
+
+def test_rows_without_a_cluster_are_refused() -> None:
+    clusters = np.arange(N).astype(object)
+    clusters[4] = clusters[9] = None
+    with pytest.raises(DataError, match=r"clusters must not be missing.* row 4 \(2 rows in all\)"):
+        read(clusters=clusters)
+
+
+# copies
+
+
+def copies(n: int, seed: int) -> tuple[Any, Any, Any]:
+    """Return n rows, of which no two are alike."""
+    g = np.random.default_rng(seed)
+    scores, X = g.random(n), g.random((n, 3))
+    return (g.random(n) < scores).astype(int), scores, X
+
+
+@pytest.mark.parametrize("n", [200, 30_000])
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_the_share_of_copied_rows_is_told(n: int, share: float) -> None:
+    y, scores, X = copies(round(n * (1 - share)), 0)
+    rows = np.concatenate([np.arange(len(y)), np.arange(n - len(y))])
+    said = [one for one in read(y[rows], scores[rows], X[rows]).warnings if "copies" in one]
+    if n * share < 50:  # too few to tell from chance
+        return
+    told = float(said[0].split("%")[0].removeprefix("about ")) / 100
+    assert told == pytest.approx(share, abs=0.02)
+    assert not any("copies" in one for one in read(y, scores, X).warnings)
+
+
+def test_rows_that_are_alike_by_chance_are_no_copies() -> None:
+    g = np.random.default_rng(0)
+    X = g.integers(0, 3, (5_000, 3)).astype(float)
+    scores = (1 + X.sum(axis=1)) / 8
+    y = (g.random(5_000) < scores).astype(int)
+    assert not any("copies" in one for one in read(y, scores, X).warnings)
+    twice = np.tile(np.arange(5_000), 2)
+    # of rows that are alike anyway, copies are not told: their labels differ as chance has it
+    assert not any("copies" in one for one in read(y[twice], scores[twice], X[twice]).warnings)
+
+
+def test_copies_in_clusters_are_accounted_for() -> None:
+    y, scores, X = copies(500, 0)
+    rows = np.tile(np.arange(500), 2)
+    problem = read(y[rows], scores[rows], X[rows], clusters=rows)
+    assert not any("copies" in one for one in problem.warnings)
 
 
 def test_the_task_is_chosen_by_the_columns_and_told() -> None:
@@ -201,12 +320,12 @@ def test_nothing_given_is_written_to() -> None:
 
 NAN, INF = float("nan"), float("inf")
 REFUSED = {
-    "nan score": ((Y, with_value(S, 5, NAN)), ("finite", "nan at row 5", "1 in all", "Drop")),
-    "none score": ((Y, with_value(S, 5, None)), ("finite", "row 5", "Drop")),
-    "infinite score": ((Y, with_value(S, 5, INF)), ("finite", "inf at row 5", "Drop")),
-    "logits": ((Y, 6 * S - 3), ("[0, 1]", "row 0", "probabilities, not logits", "expit")),
+    "nan score": ((Y, with_value(S, 5, NAN)), ("missing", "at row 5", "1 row in all", "drop_missing")),
+    "none score": ((Y, with_value(S, 5, None)), ("missing", "row 5", "drop_missing")),
+    "infinite score": ((Y, with_value(S, 5, INF)), ("finite", "inf at row 5", "between 0 and 1")),
+    "logits": ((Y, 6 * S - 3), ("[0, 1]", "row 0", "20 rows in all", "logits=True")),
     "just outside": ((Y, with_value(S, 5, 1.0001)), ("[0, 1]", "1.0001 at row 5")),
-    "class logits": ((Y3, np.log(P3)), ("column 0", "probabilities, not logits", "softmax")),
+    "class logits": ((Y3, np.log(P3)), ("column 0", "looks like logits", "logits=True")),
     "text score": ((Y, np.where(S > 0.5, "high", "0.1")), ("numbers", "'high'", "robabilities")),
     "row sums": ((Y3, P3 * 0.9), ("sum to 1", "0.9 at row 0", "Normalise")),
     "three dimensions": ((Y, S[:, None, None]), ("(n, K)", "(24, 1, 1)")),
@@ -218,8 +337,8 @@ REFUSED = {
     "empty table": (([], np.empty((0, 3))), ("at least one row", "got none")),
     "three labels": ((Y3, S), ("at most 2", "got 3", "[0, 1, 2]", "one column per class")),
     "four labels of three": ((np.arange(N) % 4, P3), ("at most 3", "got 4", "[0, 1, 2, 3]")),
-    "missing label": ((with_value(Y, 5, NAN), S), ("missing", "nan at row 5", "Drop")),
-    "none label": ((with_value(Y, 5, None), S), ("missing", "None at row 5", "Drop")),
+    "missing label": ((with_value(Y, 5, NAN), S), ("missing", "row 5", "drop_missing")),
+    "none label": ((with_value(Y, 5, None), S), ("missing", "row 5", "drop_missing")),
     "mixed labels": ((np.array(["a", 1], object)[Y], S), ("one kind", "'a'", "Convert")),
     "wide labels": ((np.eye(3)[Y3], S), ("one label per row", "(24, 3)")),
     "two ones": ((np.ones((N, 3)), P3), ("single 1", "row 0")),

@@ -12,7 +12,7 @@ import numpy as np
 from epiloss.binning_free import crossfit, crossfit_recalibrated
 from epiloss.curves import CurveFitter, resolve_curve
 from epiloss.display import Display, read_display
-from epiloss.errors import OptionError
+from epiloss.errors import DataError, OptionError
 from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.learners import resolve_learner
 from epiloss.levelsets import checked_count
@@ -24,7 +24,7 @@ from epiloss.repeated import check_for_ratings, read_ratings, with_ratings
 from epiloss.results import Audit
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.summary import summarise
-from epiloss.validation import Problem, read_problem
+from epiloss.validation import OneClassError, Problem, read_problem
 
 
 def audit(
@@ -48,6 +48,8 @@ def audit(
     recalibrate: Any = None,
     sample_weight: Any = None,
     clusters: Any = None,
+    drop_missing: bool = False,
+    logits: bool = False,
     adjust: str = "benjamini-hochberg",
     pos_label: Any = None,
     classes: Sequence[Any] | None = None,
@@ -112,10 +114,16 @@ def audit(
     clusters : array-like (n,), optional
         Patients, users: rows of one cluster may depend on each other. They are never split between
         learning and evaluating, and standard errors are by cluster.
+    drop_missing : bool
+        Leave out rows without a score or a label, and say how many; by default they are an error.
+    logits : bool
+        The scores are logits: the logistic function, or softmax for several columns, makes them
+        probabilities.
     adjust : {"benjamini-hochberg", "max"}
         How the regions' p-values are adjusted for their number.
     pos_label : label, optional
-        The positive class of a binary task; by default the last label in order.
+        The positive class of a binary task; by default the last label in order. One column of
+        scores needs it where labels are texts.
     classes : sequence, optional
         The class of each column of ``y_prob``; by default the labels in order.
     level : float
@@ -186,6 +194,7 @@ def audit(
         "random_state": seed,
     }
     of_rows = {"task": task, "groups": groups, "sample_weight": sample_weight, "clusters": clusters}
+    of_rows |= {"drop_missing": drop_missing, "logits": logits}
     if isinstance(y_true, str):
         from epiloss.streaming.run import audit_stream, named_columns
 
@@ -195,16 +204,59 @@ def audit(
         return audit_stream(
             X, columns, plan, scoring, options, engine=engine, memory=memory, checkpoint=checkpoint
         )
+    _check_arrays(
+        X,
+        features=features is None,
+        exclude=not exclude,
+        row_id=row_id is None,
+        engine=isinstance(engine, str) and engine == "local",
+        memory=isinstance(memory, str) and memory == "2GB",
+        checkpoint=checkpoint is None,
+    )
     ratings = read_ratings(y_true, y_prob, pos_label)
     if ratings is not None:
-        check_for_ratings(scoring, recalibrate)
+        check_for_ratings(scoring, recalibrate, drop_missing=drop_missing)
         y_true, pos_label = ratings.drawn(stream(seed, "drawn labels")), None
-    problem = read_problem(y_true, y_prob, X, pos_label=pos_label, classes=classes, **of_rows)
+    try:
+        problem = read_problem(y_true, y_prob, X, pos_label=pos_label, classes=classes, **of_rows)
+    except OneClassError as error:
+        raise scored(error, plan, scoring) from None
     options["classes"] = [str(name) for name in problem.classes]
     result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:
         return result
     return with_ratings(result, ratings, problem, level=level, generator=stream(seed, "ratings"))
+
+
+def _check_arrays(X: Any, **unused: bool) -> None:
+    """Refuse what only files and tables can follow, whose columns are named."""
+    if isinstance(X, str | os.PathLike):
+        raise OptionError(
+            f"with labels as an array, X must be features, got the path {os.fspath(X)!r}. Name the "
+            f"columns of the file instead: audit('label', 'score', {os.fspath(X)!r})."
+        )
+    given = [name for name, is_default in unused.items() if not is_default]
+    if given:
+        raise OptionError(
+            f"{given[0]} is for files and tables whose columns are named, got arrays. Leave it out, or "
+            "pass names: audit('label', 'score', 'file.parquet')."
+        )
+
+
+def scored(error: OneClassError, plan: Plan, rule: ScoringRule) -> DataError:
+    """Return the error with the score, which one class is enough for."""
+    if error.problem is None:
+        return error
+    total, weight = score_sums(binary_problems(error.problem, plan, rule))
+    return DataError(f"{error} The score ({rule.name}) of these rows is {total / weight:.5g}.")
+
+
+def score_sums(binaries: Sequence[BinaryProblem]) -> tuple[float, float]:
+    """Return the sum of the rows' losses over all binary problems, and that of their weights."""
+    first = binaries[0]
+    weights = np.ones(len(first.labels)) if first.weights is None else first.weights
+    losses = sum(float(weights @ one.rule.loss(one.scores, one.labels)) for one in binaries)
+    return losses, float(weights.sum())
 
 
 def measured(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,6 @@ import click
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 if TYPE_CHECKING:
-    from epiloss.features import Features
     from epiloss.repairing import RepairResult
     from epiloss.results import Audit
 
@@ -30,9 +30,26 @@ _OPTIONS = {
     "y_prob": "--score",
     "features": "--feature",
     "sample_weight": "--weight",
+    "pos_label": "--pos-label",
     "row_id": "--row-id",
-    **{name: f"--{name}" for name in ("exclude", "groups", "clusters", "display")},
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+    "region_ratio": "--region-ratio",
+    "drop_missing": "--drop-missing",
+    "classes": "--class",
+    "exclude": "--exclude",
 }
+# as options alone, not as words of a sentence
+_SWITCHES = {
+    **_OPTIONS,
+    **{name: f"--{name}" for name in ("task", "groups", "clusters", "engine", "memory", "display")},
+    **{name: f"--{name}" for name in ("logits", "method", "rule", "checkpoint", "recalibrate")},
+}
+_SPOKEN = re.compile(
+    r"(?<!\w)'[^']*'"  # names of the data, which stay
+    rf"|\b({'|'.join(_SWITCHES)})=(?:True\b|\[\.\.\.\])?"
+    rf"|\b({'|'.join(name for name in _OPTIONS if '_' in name)})\b"
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -139,6 +156,8 @@ def _written() -> list[Any]:
 @click.option("--display", multiple=True, help="Column to show of rows in the report: no feature.")
 @click.option("--pos-label", help="The label of the positive class.")
 @click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
+@click.option("--drop-missing", is_flag=True, help="Leave out rows without a score or a label.")
+@click.option("--logits", is_flag=True, help="Scores are logits: make them probabilities.")
 @click.option("--row-id", help="Column that tells rows apart: no feature.")
 @click.option(
     "--engine",
@@ -172,28 +191,30 @@ def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options
 
 @cli.command()
 @click.argument("repair", type=click.Path(dir_okay=False))
-@click.argument("file")
+@click.argument("files", nargs=-1, required=True)
 @click.option(
     "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-def apply(repair: str, file: str, scores: tuple[str, ...], output: str, force: bool) -> None:
-    """Repair the scores in FILE by a saved REPAIR; the columns that it learned from must be there."""
-    import numpy as np
+def apply(
+    repair: str, files: tuple[str, ...], scores: tuple[str, ...], output: str, force: bool
+) -> None:
+    """Repair the scores in FILES by a saved REPAIR; the columns that it learned from must be there.
 
-    from epiloss.files import column, read_file, write_table
+    Tables are read batch by batch, so that they may be larger than memory.
+    """
+    from epiloss.files import read_whole
     from epiloss.repair import load_repair
+    from epiloss.streaming.repaired import repair_table
 
     _check_output({"output": output, "force": force})
     loaded = load_repair(repair)
-    columns = read_file(file)
-    chosen = [column(columns, name, "--score") for name in scores]
-    given = chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
-    others = {name: part for name, part in columns.items() if name not in scores}
-    better = loaded.predict(_features_of_repair(others, loaded.features_in_), given)
-    _write(output, lambda path: write_table(path, _score_columns(scores, better)))
-    click.echo(f"{len(better):,} rows repaired: {output}", err=True)
+    alone = read_whole(files[0]) if len(files) == 1 else None
+    tables = list(files) if alone is None else alone
+    written: list[int] = []
+    _write(output, lambda path: written.append(repair_table(loaded, tables, scores, path)))
+    click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 
 @cli.command()
@@ -227,7 +248,7 @@ def main() -> None:
     except (OptionError, MissingExtraError) as error:
         _fail(error, EXIT_USAGE)
     except NoColumnError as error:
-        _fail(error.named(_OPTIONS), EXIT_DATA)
+        _fail(error.named(_SWITCHES), EXIT_DATA)
     except DataError as error:
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
@@ -240,21 +261,7 @@ def main() -> None:
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Say what a warning says, and nothing of where in the code it came from."""
-    click.echo(f"note: {message}", err=True)
-
-
-def _features_of_repair(columns: Mapping[str, Any], learned: Features) -> Any:
-    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
-    import numpy as np
-
-    from epiloss.files import column
-
-    matrices = {name: part for name, part in columns.items() if np.ndim(part) == 2}
-    fitting = [part for part in matrices.values() if part.shape[1] == learned.n_columns]
-    if learned.nameless and len(fitting) == 1:
-        return fitting[0]
-    wide = {f"{name}[{j}]": part[:, j] for name, part in matrices.items() for j in range(part.shape[1])}
-    return {name: column({**wide, **columns}, name, "the repair") for name in learned.names}
+    click.echo(f"note: {printable(_spoken(str(message)))}", err=True)
 
 
 def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data: Any) -> None:
@@ -279,7 +286,8 @@ def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data
         plain |= {"gate": [one.to_dict() for one in gate]} if gate else {}
         click.echo(json.dumps(plain, indent=1, allow_nan=False))
     else:
-        click.echo(str(result) if loop is None else f"{result}\n\n{loop}")
+        lines = (str(result) if loop is None else f"{result}\n\n{loop}").splitlines()
+        click.echo("\n".join(_spoken(one) if one.startswith("note: ") else one for one in lines))
     for one in gate:
         click.echo(f"gate {'failed' if one.failed else 'passed'}: {one}", err=True)
     if any(one.failed for one in gate):
@@ -335,6 +343,26 @@ def _working(what: str) -> Iterator[None]:
         yield
 
 
+def _spoken(text: str) -> str:
+    """Return a sentence with the options of Python called as they are here.
+
+    >>> _spoken("Pass drop_missing=True to leave such rows out; 'y_true=' is a name.")
+    "Pass --drop-missing to leave such rows out; 'y_true=' is a name."
+    >>> _spoken("y_true must hold two classes. Pass task='joint' or classes=[...].")
+    "--label must hold two classes. Pass --task 'joint' or --class."
+    """
+
+    def option(found: re.Match[str]) -> str:
+        switch, name = found.groups()
+        if switch is None and name is None:
+            return found.group()
+        said = _SWITCHES[switch or name]
+        value_follows = found.group().endswith("=") and text[found.end() : found.end() + 1].strip()
+        return f"{said} " if value_follows else said
+
+    return _SPOKEN.sub(option, text)
+
+
 def _fail(error: Exception, code: int) -> None:
-    click.echo(f"epiloss: {printable(str(error))}", err=True)
+    click.echo(f"epiloss: {printable(_spoken(str(error)))}", err=True)
     sys.exit(code)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 
 
 class DataError(ValueError):
@@ -22,6 +23,57 @@ class NoColumnError(DataError):
     def named(self, names: Mapping[str, str]) -> NoColumnError:
         """Return the same error with the option called as where it was given."""
         return NoColumnError(names.get(self.option, self.option), self.rest)
+
+
+class RowsError(DataError):
+    """Some rows break a rule: what the first of them has, where it is, and how many there are.
+
+    Errors of other rows merge with it, so that data read in parts are told of as a whole.
+    """
+
+    def __init__(
+        self, rank: int, rule: str, value: str, place: tuple[str, int], count: int, remedy: str
+    ) -> None:
+        self.rank = rank  # which of several rules is told of: the lowest
+        self.rule, self.value, self.place, self.count, self.remedy = rule, value, place, count, remedy
+        of, row = place
+        where = f"row {row} of {of}" if of else f"row {row}"
+        rows = f"{count:,} {'row' if count == 1 else 'rows'} in all"
+        super().__init__(printable(f"{rule}, got {value} at {where} ({rows}). {remedy}"))
+
+    def __reduce__(self) -> tuple[type[RowsError], tuple[object, ...]]:
+        return RowsError, self._facts()
+
+    def _facts(self) -> tuple[object, ...]:
+        return self.rank, self.rule, self.value, self.place, self.count, self.remedy
+
+    def to_json(self) -> str:
+        """Return the error as text, to be sent from where the rows are."""
+        return json.dumps(self._facts())
+
+    @classmethod
+    def from_json(cls, text: str) -> RowsError:
+        """Read what ``to_json`` wrote."""
+        rank, rule, value, place, count, remedy = json.loads(text)
+        return cls(rank, rule, value, (place[0], place[1]), count, remedy)
+
+    @classmethod
+    def merged(cls, errors: Iterable[RowsError]) -> RowsError:
+        """Return the error for all rows: that of the first rule, with its first row and its count.
+
+        Examples
+        --------
+        >>> found = [("b", 3, 2), ("a", 7, 5)]
+        >>> errors = [RowsError(0, "no", "1", (of, row), n, "Stop.") for of, row, n in found]
+        >>> print(RowsError.merged(errors))
+        no, got 1 at row 7 of a (7 rows in all). Stop.
+        """
+        known = list(errors)
+        lowest = min(error.rank for error in known)
+        alike = sorted((error for error in known if error.rank == lowest), key=lambda one: one.place)
+        first = alike[0]
+        count = sum(error.count for error in alike)
+        return cls(first.rank, first.rule, first.value, first.place, count, first.remedy)
 
 
 class OptionError(ValueError):

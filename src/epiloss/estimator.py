@@ -42,6 +42,8 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         swap: bool = True,
         repeats: int = 1,
         recalibrate: Any = None,
+        drop_missing: bool = False,
+        logits: bool = False,
         adjust: str = "benjamini-hochberg",
         pos_label: Any = None,
         classes: Any = None,
@@ -62,6 +64,8 @@ class Auditor(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
         self.swap = swap
         self.repeats = repeats
         self.recalibrate = recalibrate
+        self.drop_missing = drop_missing
+        self.logits = logits
         self.adjust = adjust
         self.pos_label = pos_label
         self.classes = classes

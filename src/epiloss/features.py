@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import DataError
+from epiloss.errors import DataError, RowsError
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
@@ -269,28 +269,55 @@ def is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
-def checked(features: Features, at: Callable[[int], str] = "row {}".format) -> Features:
+@dataclass(frozen=True)
+class Place:
+    """What rows are rows of, and their numbers there: how errors name them.
+
+    ``rows`` are the numbers of some rows, counted from the first.
+
+    Examples
+    --------
+    >>> Place("a.csv", 100).of(5), Place(rows=np.array([3, 8])).of(1)
+    (('a.csv', 105), ('', 8))
+    """
+
+    name: str = ""
+    first: int = 0
+    rows: NDArray[np.int64] | None = None
+
+    def of(self, row: int) -> tuple[str, int]:
+        """Return where a row is."""
+        return self.name, self.first + (int(row) if self.rows is None else int(self.rows[row]))
+
+
+HERE = Place()  # rows of arrays
+
+
+def checked(features: Features, at: Place = HERE) -> Features:
     """Refuse infinite and enormous values, and tell whether any are missing."""
     if not features.n_rows or not features.n_columns:
         return features
     arrays = features.source if isinstance(features.source, tuple) else (features.source,)
-    sizes, complete = zip(*map(_extreme, arrays), strict=True)
+    sizes, complete = zip(*map(extreme, arrays), strict=True)
     if max(sizes) <= LARGEST:
         return replace(features, complete=all(complete))
-    for column in range(features.n_columns):
-        values = features.column(column)
-        if _extreme(values)[0] <= LARGEST:
-            continue
-        row = int(np.flatnonzero(np.abs(values) > LARGEST)[0])
-        raise DataError(
-            f"features must be missing, or finite and at most {LARGEST:g} in size, got {values[row]} in "
-            f"column {features.names[column]!r} at {at(row)}. Replace infinities by numpy.nan, which "
-            "is treated as missing, and rescale large numbers."
-        )
-    return features
+    wrong = np.zeros(features.n_rows, bool)
+    columns = (features.column(j) for j in range(features.n_columns))
+    for column in columns:
+        wrong |= np.abs(column) > LARGEST
+    row = int(wrong.argmax())
+    first = next(j for j in range(features.n_columns) if abs(features.column(j)[row]) > LARGEST)
+    raise RowsError(
+        5,
+        f"features must be missing, or finite and at most {LARGEST:g} in size",
+        f"{features.column(first)[row]} in column {features.names[first]!r}",
+        at.of(row),
+        int(wrong.sum()),
+        "Replace infinities by numpy.nan, which is treated as missing, and rescale large numbers.",
+    )
 
 
-def _extreme(array: NDArray[Any]) -> tuple[float, bool]:
+def extreme(array: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest size, and whether no value is missing; nothing that lies dense is copied."""
     flat, largest, complete = array.ravel(order="K"), 0.0, True
     for start in range(0, len(flat), _BLOCK):

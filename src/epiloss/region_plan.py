@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.auditing import binary_problems, seed_of
+from epiloss.columns import read_scores
 from epiloss.curves import fit_curve_pair, resolve_curve
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
@@ -20,7 +21,7 @@ from epiloss.planning import BinaryProblem, Plan, stream
 from epiloss.regions import RegionStats
 from epiloss.scoring import ScoringRule, resolve_rule
 from epiloss.streaming.frozen import Frozen
-from epiloss.validation import columns_of_task, read_problem, read_scores
+from epiloss.validation import columns_of_task, read_problem
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class RegionPlan:
         )
 
     def _read(self, y_true: Any, y_prob: Any, X: Any) -> BinaryProblem:
-        scores, _ = read_scores(y_prob)
+        scores = read_scores(y_prob)
         features = Features.read(X).like(self.features)
         codes = self._codes(y_true)
         if not len(codes) == len(scores) == features.n_rows:

@@ -69,8 +69,13 @@ def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     return Ratings(count, ((values == positive) & ~missing).sum(axis=1).astype(float))
 
 
-def check_for_ratings(rule: ScoringRule, recalibrate: Any) -> None:
+def check_for_ratings(rule: ScoringRule, recalibrate: Any, *, drop_missing: bool) -> None:
     """Refuse options that repeated labels cannot follow."""
+    if drop_missing:
+        raise OptionError(
+            "with repeated labels single ones may be missing as it is, so drop_missing has no part. "
+            "Leave it out, and drop rows without a score first."
+        )
     if not isinstance(rule, Brier):
         raise OptionError(
             f"repeated labels measure the grouping loss of the Brier score, got rule {rule.name!r}. "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,20 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.classes import encode_labels, positive_class, read_classes
+from epiloss.columns import (
+    ROUNDING,
+    checked_scores,
+    group_names,
+    is_lacking,
+    missing_keys,
+    read_array,
+    read_labels,
+    read_numbers,
+    read_weights,
+)
+from epiloss.copies import copied_share
 from epiloss.errors import DataError, OptionError
-from epiloss.features import Features, is_missing, unmasked
+from epiloss.features import HERE, Features, Place
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
 
 TASKS = ("binary", "top-label", "classwise", "joint")
-Place = Callable[[int], str]  # how a row is named in an error
-_ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
-_ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
-
-
-def row_name(row: int) -> str:
-    """Return how a row of an array is named."""
-    return f"row {row}"
+_UNEVEN = 0.1  # weights by which rows count as so small a part of them are remarked on
 
 
 @dataclass(frozen=True)
@@ -79,29 +84,32 @@ def read_problem(
     pos_label: Any,
     classes: Sequence[Any] | None,
     clusters: Any = None,
+    drop_missing: bool = False,
+    logits: bool = False,
 ) -> Problem:
     """Check everything that the user brings, and say in one sentence what is wrong."""
     if task is not None and task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
-    scores, warnings = read_scores(y_prob)
+    raw, given = read_numbers(y_prob), read_array(y_true, "y_true")
+    n = len(raw)
+    _check_lengths(n, y_true=len(given) if given.ndim else None)
+    rows, remarks = _present(raw, given) if drop_missing else (None, [])
+    if rows is not None:
+        raw, given = raw[rows], given[rows]
+    at = HERE if rows is None else Place(rows=rows)
+    scores, clipped = checked_scores(raw, at, logits=logits)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
     named = read_classes(classes, max(n_columns, 2))
-    labels = read_labels(y_true, scores, named)
-    _check_lengths(len(scores), y_true=len(labels))
-    if task is None:
-        task = "binary" if n_columns <= 2 else "top-label"
-        columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
-        warnings.append(f"task {task!r} chosen for {columns}; pass task= to change.")
+    labels = read_labels(given, scores, named, at)
     names, codes = encode_labels(labels, n_columns, named)
+    task, chosen = task_and_remarks(task, names, n_columns, pos_label, named)
     positive = positive_class(names, pos_label)
-    if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
-        warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
     features = None if X is None or _is_empty_mapping(X) else Features.read(X)
     read_groups = None if groups is None else _read_groups(groups, "groups")
-    read_clusters = None if clusters is None else _read_groups(clusters, "clusters").codes
-    weights = None if sample_weight is None else _read_weights(sample_weight)
+    read_clusters = None if clusters is None else _read_clusters(clusters)
+    weights = None if sample_weight is None else read_weights(sample_weight)
     _check_lengths(
-        len(scores),
+        n,
         X=None if features is None else features.n_rows,
         groups=None if read_groups is None else len(read_groups.codes),
         sample_weight=None if weights is None else len(weights),
@@ -109,6 +117,11 @@ def read_problem(
     )
     if features is not None and not features.names:
         features = None  # a table without columns tells nothing
+    if rows is not None:
+        features = None if features is None else features.take(rows)
+        read_groups = None if read_groups is None else Groups(read_groups.codes[rows], read_groups.names)
+        weights = None if weights is None else weights[rows]
+        read_clusters = None if read_clusters is None else read_clusters[rows]
     problem = Problem(
         task,
         names,
@@ -117,142 +130,89 @@ def read_problem(
         columns_of_task(scores, task, positive),
         features,
         read_groups,
-        weights,
+        None if weights is None else _scaled(weights),
         read_clusters,
-        tuple(warnings),
+        (*remarks, *clipped_remark(clipped), *chosen),
+        rows,
     )
-    return _with_two_classes(without_zero_weights(problem))
+    problem = _with_two_classes(without_zero_weights(problem))
+    return replace(problem, warnings=(*problem.warnings, *remarks_on(problem)))
+
+
+def task_and_remarks(
+    task: str | None,
+    names: tuple[Any, ...],
+    n_columns: int,
+    pos_label: Any,
+    named: tuple[Any, ...] | None,
+) -> tuple[str, list[str]]:
+    """Return the task, and what was decided for the user."""
+    remarks = []
+    columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
+    if task is None:
+        task = "binary" if n_columns <= 2 else "top-label"
+        remarks.append(f"task {task!r} chosen for {columns}; pass task= to change.")
+    texts = named is None and all(isinstance(name, str) for name in names)
+    if texts and n_columns == 1 and len(names) == 2 and pos_label is None:
+        raise OptionError(
+            f"with one score column and labels that are texts, {', '.join(map(repr, names)):.80}, it "
+            f"must be said whose probability the score is. Pass pos_label={names[-1]!r}, for instance."
+        )
+    if texts and n_columns > 1:
+        order = ", ".join(map(repr, names))
+        remarks.append(f"the score columns are of {order:.80}, in this order; classes= changes it.")
+    if pos_label is not None and task != "binary" and n_columns > 1:
+        remarks.append(f"pos_label has no part in task {task!r}.")
+    return task, remarks
+
+
+def _present(scores: Floats, labels: NDArray[Any]) -> tuple[NDArray[np.int64] | None, list[str]]:
+    """Return the rows that have a score and a label, and what to say of the others."""
+    missing = np.asarray(np.isnan(scores.reshape(len(scores), -1)).any(axis=1))
+    lacking = is_lacking(labels)
+    missing |= lacking if lacking.ndim == 1 else lacking.any(axis=1)
+    if not missing.any():
+        return None, []
+    return np.flatnonzero(~missing), [dropped_remark(int(missing.sum()), len(missing))]
+
+
+def dropped_remark(n: int, of: int) -> str:
+    """Say how many rows were left out for want of a score or a label."""
+    return f"rows without a score or a label, left out: {n:,} of {of:,}."
+
+
+def clipped_remark(n: int) -> list[str]:
+    """Say how many scores were clipped, if any were."""
+    return [f"{n:,} scores outside [0, 1] by at most {ROUNDING:g} were clipped."] if n else []
+
+
+def remarks_on(problem: Problem) -> list[str]:
+    """Say what makes an audit of these rows tell less than it seems to."""
+    remarks = []
+    scores = problem.scores
+    if len(scores) > 1 and (scores.min(axis=0) == scores.max(axis=0)).all():
+        one = f"all scores are {scores[0]:.6g}" if scores.ndim == 1 else "all rows have the same scores"
+        remarks.append(f"{one}: there is one level set, and no calibration curve to speak of.")
+    if problem.features is not None and problem.clusters is None:
+        share = copied_share(problem.labels, scores, problem.features)
+        if share:
+            remarks.append(
+                f"about {share:.0%} of the rows are copies of others, alike in score, features and "
+                "label: intervals are too narrow. Drop them, or name what they belong to as clusters."
+            )
+    weights = problem.weights
+    if weights is not None:
+        count = float(weights.sum() ** 2 / (weights**2).sum())
+        if count < _UNEVEN * len(weights):
+            remarks.append(
+                f"weights are so uneven that {len(weights):,} rows tell as much as {count:,.0f}: "
+                "standard errors rest on few rows."
+            )
+    return remarks
 
 
 def _is_empty_mapping(X: Any) -> bool:
     return isinstance(X, Mapping) and not X
-
-
-def _array(values: Any, what: str) -> NDArray[Any]:
-    """Return values as an array; what a mask hides is missing."""
-    if hasattr(values, "collect") and not hasattr(values, "__array__"):
-        raise DataError(
-            f"{what} must be in memory, got a {type(values).__name__}. Call .collect() first."
-        )
-    try:
-        array = np.asarray(unmasked(values))
-    except ValueError:
-        raise DataError(
-            f"{what} must have rows of equal length, got a ragged list. Pad or cut them."
-        ) from None
-    if array.dtype.kind == "c":
-        raise DataError(f"{what} must be real, got complex numbers. Pass their real part.")
-    return array
-
-
-def _floats(array: NDArray[Any], what: str, remedy: str, at: Place = row_name) -> Floats:
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
-        wrong = next(
-            (value, i) for i, value in enumerate(array.ravel().tolist()) if not _is_number(value)
-        )
-        raise DataError(
-            f"{what} must be numbers, got {wrong[0]!r:.40} at "
-            f"{at(wrong[1] // (array.shape[1] if array.ndim == 2 else 1))}. {remedy}"
-        ) from None
-
-
-def _is_number(value: object) -> bool:
-    try:
-        float(value)  # type: ignore[arg-type]  # that is the question
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def read_scores(y_prob: Any, at: Place = row_name) -> tuple[Floats, list[str]]:
-    """Return the scores, a column for each class where there are several, and what to warn of."""
-    raw = _array(y_prob, "y_prob")
-    if raw.ndim == 0:
-        raise DataError(
-            f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
-        )
-    if raw.size == 0:
-        raise DataError("y_prob must hold at least one row, got none. Check the input's filter.")
-    if raw.ndim > 2:
-        raise DataError(
-            f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
-        )
-    scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.", at)
-    warnings = [] if scores.min() >= 0 and scores.max() <= 1 else _repaired(scores, at)
-    if scores.ndim == 2 and scores.shape[1] == 1:
-        scores = scores[:, 0]
-    if scores.ndim == 2:
-        _check_row_sums(scores, at)
-    return scores, warnings
-
-
-def _repaired(scores: Floats, at: Place) -> list[str]:
-    """Clip what is outside [0, 1] by rounding, in place, and say so; refuse what is further out."""
-    missing = ~np.isfinite(scores)
-    if missing.any():
-        raise DataError(
-            f"scores must be finite, got {_first(scores, missing, at)} ({int(missing.sum())} in all). "
-            "Drop or repair these rows first."
-        )
-    outside = (scores < -_ROUNDING) | (scores > 1 + _ROUNDING)
-    if outside.any():
-        raise DataError(
-            f"scores must lie in [0, 1], got {_first(scores, outside, at)} ({int(outside.sum())} in "
-            "all). Pass probabilities, not logits: scipy.special.expit(logits) for one column, "
-            "scipy.special.softmax(logits, axis=1) for several."
-        )
-    n_rounded = int(((scores < 0) | (scores > 1)).sum())
-    np.clip(scores, 0.0, 1.0, out=scores)
-    return [f"{n_rounded} scores outside [0, 1] by at most {_ROUNDING:g} were clipped."]
-
-
-def _check_row_sums(scores: Floats, at: Place) -> None:
-    wrong = np.abs(scores.sum(axis=1) - 1) > _ROW_SUM
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"each row of class probabilities must sum to 1, got {scores[row].sum():.4g} at "
-            f"{at(row)} ({int(wrong.sum())} rows in all). Normalise them, or pass one column."
-        )
-
-
-def read_labels(
-    y_true: Any, scores: Floats, named: tuple[Any, ...] | None, at: Place = row_name
-) -> NDArray[Any]:
-    """Return a label for each row; one-hot rows become the classes' names or numbers."""
-    labels = _array(y_true, "y_true")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim == 2 and labels.shape == scores.shape:
-        codes = _from_one_hot(labels)
-        return codes if named is None else _object_array(named)[codes]
-    if labels.ndim != 1:
-        raise DataError(
-            f"y_true must have one label per row, got shape {labels.shape}. "
-            "Pass class labels, or one-hot rows with as many columns as y_prob."
-        )
-    if labels.dtype.kind in "OfmM":
-        missing = np.array([is_missing(label) for label in labels], bool)
-        if missing.any():
-            raise DataError(
-                f"labels must not be missing, got {_first(labels, missing, at)} "
-                f"({int(missing.sum())} in all). Drop these rows first."
-            )
-    return labels
-
-
-def _from_one_hot(labels: NDArray[Any]) -> NDArray[Any]:
-    numbers = _floats(labels, "one-hot labels", "Pass class labels instead.")
-    wrong = ~((numbers == 0) | (numbers == 1)).all(axis=1) | (numbers.sum(axis=1) != 1)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"one-hot labels must have a single 1 in each row, got {labels[row].tolist()!s:.60} at "
-            f"row {row}. Pass class labels instead."
-        )
-    return np.asarray(numbers.argmax(axis=1))
 
 
 def columns_of_task(scores: Floats, task: str, positive: int) -> Floats:
@@ -277,66 +237,66 @@ def _read_groups(groups: Any, what: str) -> Groups:
     return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
 
 
-def group_names(groups: Any, what: str) -> NDArray[Any]:
-    """Return the name of each row's group; what is missing is a group of its own."""
-    values = _array(groups, what)
-    if values.ndim != 1:
-        raise DataError(
-            f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
-        )
-    return np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
+def _read_clusters(clusters: Any) -> Codes:
+    values = read_array(clusters, "clusters")
+    missing = is_lacking(values)
+    if values.ndim == 1 and missing.any():
+        raise missing_keys("clusters", missing, HERE)
+    return _read_groups(values, "clusters").codes
 
 
-def _read_weights(sample_weight: Any) -> Floats:
-    weights = read_weights(sample_weight)
+def _scaled(weights: Floats) -> Floats:
     if weights.sum() == 0:
         raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
     return scaled_weights(weights, float(weights.max()))
 
 
-def read_weights(sample_weight: Any, at: Place = row_name) -> Floats:
-    """Return the weights as they are given."""
-    raw = _array(sample_weight, "sample_weight")
-    weights = _floats(raw, "weights", "Pass one number per row.", at)
-    if weights.ndim != 1:
-        raise DataError(
-            f"sample_weight must have one entry per row, got shape {weights.shape}. Pass a vector."
-        )
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        raise DataError(
-            f"weights must be finite and not negative, got {_first(weights, wrong, at)}. "
-            "Use 0 to leave a row out."
-        )
-    return weights
-
-
 def scaled_weights(weights: Floats, largest: float) -> Floats:
     """Return weights divided by a power of two, such that the largest is at most 1."""
-    scaled = np.ldexp(weights, -int(np.frexp(largest)[1]))
-    return np.where(scaled < 2.0**-40, 0.0, scaled)  # less than the sums can hold
+    return np.ldexp(weights, -int(np.frexp(largest)[1]))
+
+
+def counts(weights: Floats) -> NDArray[np.bool_]:
+    """Tell which scaled weights are more than the least that sums can hold."""
+    return weights >= 2.0**-40
 
 
 def without_zero_weights(problem: Problem) -> Problem:
     """Leave out the rows that do not count."""
-    if problem.weights is None or (problem.weights > 0).all():
+    if problem.weights is None or counts(problem.weights).all():
         return problem
-    keep = np.flatnonzero(problem.weights > 0)
-    left_out = len(problem.weights) - len(keep)
+    keep = np.flatnonzero(counts(problem.weights))
+    n_zero = int((problem.weights == 0).sum())
     return replace(
-        problem.take(keep), warnings=(*problem.warnings, f"rows of weight 0, left out: {left_out}.")
+        problem.take(keep),
+        warnings=(*problem.warnings, *weightless_remarks(n_zero, len(problem.weights) - len(keep))),
     )
+
+
+def weightless_remarks(n_zero: int, n: int) -> list[str]:
+    """Say how many rows have no weight, and how many next to none."""
+    remarks = [f"rows of weight 0, left out: {n_zero:,}."] if n_zero else []
+    if n > n_zero:
+        remarks.append(f"rows of next to no weight beside the largest one, left out: {n - n_zero:,}.")
+    return remarks
 
 
 def _with_two_classes(problem: Problem) -> Problem:
     present = np.flatnonzero(np.bincount(problem.labels))
     if len(present) < 2:
-        raise DataError(
-            f"y_true must hold at least two classes to audit, got only {problem.classes[present[0]]!r} "
-            f"in all {len(problem.labels)} rows. Calibration and grouping loss need both outcomes: "
-            "take more rows."
-        )
+        raise OneClassError(problem.classes[present[0]], len(problem.labels), problem)
     return problem
+
+
+class OneClassError(DataError):
+    """All labels are the same: there is a score, but no loss to audit."""
+
+    def __init__(self, label: Any, n_rows: int, problem: Problem | None = None) -> None:
+        super().__init__(
+            f"y_true must hold at least two classes to audit, got only {label!r} in all {n_rows:,} "
+            "rows. Calibration and grouping loss need both outcomes: take more rows."
+        )
+        self.problem = problem
 
 
 def _check_lengths(n: int, **lengths: int | None) -> None:
@@ -346,16 +306,3 @@ def _check_lengths(n: int, **lengths: int | None) -> None:
                 f"y_prob and {name} must have the same number of rows, got {n} and {length}. "
                 "Check that both come from the same rows."
             )
-
-
-def _object_array(values: Sequence[Any]) -> NDArray[Any]:
-    array = np.empty(len(values), object)
-    array[:] = list(values)
-    return array
-
-
-def _first(values: NDArray[Any], wrong: NDArray[np.bool_], at: Place) -> str:
-    where = np.argwhere(wrong)[0]
-    place = at(int(where[0])) + (f", column {where[1]}" if len(where) == 2 else "")
-    value = values[tuple(where)]
-    return f"{value.item() if hasattr(value, 'item') else value} at {place}"

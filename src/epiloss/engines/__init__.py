@@ -20,7 +20,9 @@ def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
         return LocalEngine(n_jobs)
     if engine == "memory":
         return LocalEngine(1)
-    name, _, address = engine.partition(":") if isinstance(engine, str) else ("", "", "")
+    name, colon, address = engine.partition(":") if isinstance(engine, str) else ("", "", "")
+    if colon and not address:
+        raise OptionError(f"an address must follow the colon of engine {engine!r}, or leave both out.")
     package = type(engine).__module__.split(".")[0]
     if name == "dask" or package in ("dask", "distributed"):
         from epiloss.engines.dask import DaskEngine

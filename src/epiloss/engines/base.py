@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from epiloss.errors import RowsError
 from epiloss.streaming.passes import Pass, PassResult
 from epiloss.streaming.sources import Part
 
 Task = tuple[Part, int]  # a part, and the number of its first row in the whole data
-Done = tuple[Sequence[str], PassResult]  # the identities of parts, and their merged result
+# the identities of parts, and their merged result, or what is wrong with their rows
+Done = tuple[Sequence[str], PassResult | RowsError]
 LEAST_TRIES = 3  # of a part whose worker dies
 
 
@@ -30,5 +32,8 @@ class Engine(ABC):
 
 
 def finished(work: Pass[Any], part: Part, offset: int) -> Done:
-    """Do one task."""
-    return [part.identity], work(part, offset)
+    """Do one task; rows that break a rule are told of once those of all parts are known."""
+    try:
+        return [part.identity], work(part, offset)
+    except RowsError as error:
+        return [part.identity], error

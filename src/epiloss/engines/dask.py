@@ -79,16 +79,21 @@ class DaskEngine(Engine):
     def _submitted(self, sent: Any, part: Part, offset: int) -> Any:
         if isinstance(part, DaskPart):
             frame = self._client.compute(part.delayed)
-            known = replace(part, delayed=_Key(part.identity))
+            known = replace(part, delayed=_Computed(part.identity))
             return self._client.submit(_finished_partition, sent, known, offset, frame, pure=False)
         return self._client.submit(finished, sent, part, offset, pure=False, retries=LEAST_TRIES)
 
 
 @dataclass(frozen=True)
-class _Key:
-    """What is left of a delayed partition once dask computes it."""
+class _Computed:
+    """A delayed partition that dask computes, or has computed."""
 
     key: str
+    frame: Any = None
+
+    def compute(self) -> Any:
+        """Return the partition."""
+        return self.frame
 
 
 def _given(work: Pass[Any]) -> Pass[Any]:
@@ -97,5 +102,4 @@ def _given(work: Pass[Any]) -> Pass[Any]:
 
 def _finished_partition(work: Pass[Any], part: DaskPart, offset: int, frame: Any) -> Done:
     """Do the task of a partition that dask has computed."""
-    batches = part.batches_of(frame, work.columns)
-    return [part.identity], work.over(batches, part.name, part.first_row, offset)
+    return finished(work, replace(part, delayed=_Computed(part.identity, frame)), offset)

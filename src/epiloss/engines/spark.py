@@ -9,11 +9,12 @@ from functools import partial, reduce
 from typing import Any
 
 from epiloss.engines.base import Done, Engine, Task
-from epiloss.errors import DataError, MissingExtraError, OptionError
+from epiloss.errors import DataError, MissingExtraError, OptionError, RowsError
 from epiloss.streaming.objects import SparkPart
 from epiloss.streaming.passes import Pass, PassResult
 
 _SCHEMA = "data binary, error string"
+_ROWS = "\0rows "  # how the text of an error begins that is merged with others
 _AT_ONCE, _FEW = 256, 8  # tasks of a round, and results of it that come to the driver
 Batches = Iterator[Any]
 
@@ -50,12 +51,21 @@ class SparkEngine(Engine):
             else:
                 rows = frame.select(*work.columns).mapInArrow(_over_rows(work), _SCHEMA)
             found = rows.repartition(_FEW).mapInArrow(_merged(work), _SCHEMA).collect()
+            identities = [part.identity for part, _ in some]  # done together, or not at all
             wrong = [row["error"] for row in found if row["error"] is not None]
             if wrong:
-                raise DataError(min(wrong))
+                yield identities, _told(wrong)
+                continue
             results = [work.result.from_bytes(bytes(row["data"])) for row in found]
-            identities = [part.identity for part, _ in some]  # done together, or not at all
             yield identities, reduce(lambda one, other: one.merge(other), results)
+
+
+def _told(errors: Sequence[str]) -> RowsError:
+    """Return what is wrong with rows; raise what is wrong otherwise."""
+    others = [text for text in errors if not text.startswith(_ROWS)]
+    if others:
+        raise DataError(min(others))
+    return RowsError.merged(RowsError.from_json(text.removeprefix(_ROWS)) for text in errors)
 
 
 def _over_tasks(work: Pass[Any], tasks: Sequence[Task]) -> Callable[[Batches], Batches]:
@@ -80,14 +90,16 @@ def _merged(work: Pass[Any]) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         merged: PassResult | None = None
+        wrong = False
         for batch in batches:
             for data, error in zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True):
                 if error is not None:
-                    yield batch
-                    return
-                found = work.result.from_bytes(data)
-                merged = found if merged is None else merged.merge(found)
-        if merged is not None:
+                    wrong = True
+                    yield _told_row(error)
+                elif not wrong:
+                    found = work.result.from_bytes(data)
+                    merged = found if merged is None else merged.merge(found)
+        if merged is not None and not wrong:
             yield _row(lambda: merged)
 
     return run
@@ -100,7 +112,16 @@ def _row(do: Callable[[], PassResult]) -> Any:
     data, error = None, None
     try:
         data = do().to_bytes()
+    except RowsError as wrong:
+        error = _ROWS + wrong.to_json()
     except (DataError, OptionError) as wrong:
         error = str(wrong)
     columns = {"data": pa.array([data], pa.binary()), "error": pa.array([error], pa.string())}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _told_row(error: str) -> Any:
+    import pyarrow as pa
+
+    columns = {"data": pa.array([None], pa.binary()), "error": pa.array([error], pa.string())}
     return pa.RecordBatch.from_pydict(columns)

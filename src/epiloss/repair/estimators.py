@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from epiloss.auditing import seed_of
+from epiloss.columns import read_scores
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.learners import Regressor, resolve_learner
@@ -16,7 +17,7 @@ from epiloss.models import fresh
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import Floats, resolve_rule
-from epiloss.validation import Problem, read_problem, read_scores
+from epiloss.validation import Problem, read_problem
 
 
 class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -114,7 +115,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         """Return the repaired scores: one column for one column, a row of classes for a row."""
         if not hasattr(self, "repairs_"):
             raise OptionError("this repair has learned nothing yet. Call fit(X, y, scores) first.")
-        given, _ = read_scores(scores)
+        given = read_scores(scores)
         features = Features.read(X).like(self.features_in_)
         if features.n_rows != len(given):
             raise DataError(

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError, printable
-from epiloss.features import Features, checked
+from epiloss.features import LARGEST, Features, Place, checked, extreme
 from epiloss.scoring import Floats
-from epiloss.validation import Place
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
 
@@ -71,7 +70,7 @@ class FeatureColumns:
         known = {name: sorted(_distinct_texts(table.column(name))) for name in texts}
         return replace(self, categories={name: tuple(values) for name, values in known.items()})
 
-    def read(self, batch: Any, at: Place) -> Features:
+    def read(self, batch: Any) -> Features:
         """Return the features of a batch or table; categories that are not known are one more."""
         arrays: list[NDArray[Any]] = []
         categories, dtypes = {}, {}
@@ -82,7 +81,7 @@ class FeatureColumns:
             if one.kind == MATRIX:
                 matrix = read_matrix(one.name, values, one.width)
                 if len(self.columns) == 1:
-                    return checked(Features(matrix, self.names), at)
+                    return Features(matrix, self.names)
                 arrays.extend(matrix.T)
             elif one.kind == TEXT:
                 known = self.categories[one.name]
@@ -91,17 +90,30 @@ class FeatureColumns:
                 arrays.append(_text_codes(values, lambda text: places.get(text, len(known))))  # noqa: B023
             else:
                 arrays.append(read_numbers(values))
-        return checked(Features(tuple(arrays), self.names, categories, dtypes=dtypes), at)
+        return Features(tuple(arrays), self.names, categories, dtypes=dtypes)
 
-    def key_values(self, batch: Any) -> list[NDArray[Any]]:
-        """Return numbers for each row, from which it is known again: of texts, their digests."""
+    def key_values(self, batch: Any, at: Place) -> list[NDArray[Any]]:
+        """Return numbers for each row, from which it is known again: of texts, their digests.
+
+        Infinite and enormous values are refused.
+        """
         arrays: list[NDArray[Any]] = []
+        names: list[str] = []
+        sizes = [0.0]
         for one in sorted(self.columns, key=lambda column: column.name):  # files differ in their order
             values = _whole(batch.column(one.name))
             if one.kind == MATRIX:
-                arrays.extend(read_matrix(one.name, values, one.width).T)
-            else:
-                arrays.append(key_numbers(values) if one.kind == TEXT else read_numbers(values))
+                matrix = read_matrix(one.name, values, one.width)
+                sizes.append(extreme(matrix)[0])
+                arrays.extend(matrix.T)
+                names.extend(f"{one.name}[{j}]" for j in range(one.width))
+                continue
+            numbers = key_numbers(values) if one.kind == TEXT else read_numbers(values)
+            sizes.append(extreme(numbers)[0])
+            arrays.append(numbers)
+            names.append(one.name)
+        if max(sizes) > LARGEST:
+            checked(Features(tuple(arrays), tuple(names)), at)
         return arrays
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from epiloss.errors import DataError
+from epiloss.errors import DataError, MissingExtraError, printable
 from epiloss.streaming.arrow import arrow, is_list
 from epiloss.streaming.file_parts import open_files
 from epiloss.streaming.sources import (
@@ -45,10 +46,11 @@ class ObjectPart(Part):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read some columns, in batches that stay small."""
         size = batch_rows(self.schema, columns)
-        for batch in self.read(list(columns), size):
-            plain = completed(batch, self.schema, columns, {})
-            for start in range(0, batch.num_rows, size):
-                yield plain.slice(start, size)
+        with _in_words(self.title):
+            for batch in self.read(list(columns), size):
+                plain = completed(batch, self.schema, columns, {})
+                for start in range(0, batch.num_rows, size):
+                    yield plain.slice(start, size)
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,11 @@ class DaskPart(Part):
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Compute the partition here."""
-        yield from self.batches_of(self.delayed.compute(), columns)
-
-    def batches_of(self, frame: Any, columns: Sequence[str]) -> Iterator[Any]:
-        """Return the batches of the partition, computed already."""
         pa = arrow()
         fields = [self.schema.field(name) for name in columns]
-        table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
+        with _in_words(self.name):
+            frame = self.delayed.compute()
+            table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
         yield from table.to_batches(batch_rows(self.schema, columns))
 
 
@@ -114,13 +114,29 @@ def open_source(X: Any) -> Source:
     if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
         return open_files(X)
     for opened in (_spark, _dask, _arrow_dataset, _lazy_frame, _relation, _hugging_face, _arrow_stream):
-        source = opened(X)
+        with _in_words(f"the {type(X).__name__}"):
+            source = opened(X)
         if source is not None:
             return source
     raise DataError(
         "with columns given by name, X must be files, a data frame, a lazy frame, a data set or a "
         f"relation, got {type(X).__name__}. Pass arrays as y_true, y_prob and X."
     )
+
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    """Say in a sentence what another package finds wrong with its table, of whatever kind it is."""
+    try:
+        yield
+    except (DataError, MissingExtraError, MemoryError):
+        raise
+    except Exception as error:
+        reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
+        raise DataError(
+            f"{what} cannot be read as a table: {reason or type(error).__name__}. Convert or leave out "
+            "the columns that it names, or write the table to a file and audit that."
+        ) from error
 
 
 def _is_from(X: Any, package: str) -> bool:
@@ -220,12 +236,17 @@ def _arrow_stream(X: Any) -> Source | None:
         )
     if isinstance(X, Mapping):
         table = pa.table(dict(X))
-    elif hasattr(X, "__arrow_c_stream__"):
-        table = pa.table(X)
-    else:
+    elif not hasattr(X, "__arrow_c_stream__"):
         return None
-    if _is_from(X, "pandas"):
+    elif _is_from(X, "pandas"):
+        names = [str(name) for name in X.columns]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            told = f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
+            raise DataError(printable(told))
         table = pa.Table.from_pandas(X, preserve_index=False)
+    else:
+        table = pa.table(X)
     table = table.replace_schema_metadata(None)
 
     def read(columns: list[str], size: int) -> Iterator[Any]:

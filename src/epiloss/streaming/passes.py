@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.auditing import binary_problems
-from epiloss.errors import DataError, printable
+from epiloss.auditing import binary_problems, score_sums
+from epiloss.columns import missing_labels, read_weights
+from epiloss.errors import DataError, RowsError, printable
+from epiloss.features import Place
 from epiloss.partition.kernel import kernel
 from epiloss.planning import Plan
 from epiloss.regions import RegionStats, RegionSums
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.arrow import arrow, value_counts
 from epiloss.streaming.frozen import Frozen
-from epiloss.streaming.reading import Reader, Roles, named_groups, plain_numbers
+from epiloss.streaming.reading import Reader, Roles, named_groups, plain_labels, plain_numbers
 from epiloss.streaming.scorecells import ScoreCells
 from epiloss.streaming.sources import Part
-from epiloss.validation import Place, read_weights
 
 _MOST_LABELS, _MOST_GROUPS = 10_000, 10_000  # more are an identifier, named by mistake
 KEYS = 2**64
@@ -77,12 +79,28 @@ def _placed(batches: Iterable[Any], part_name: str, first_row: int) -> Iterator[
     """Return the batches, the rows before each, and how its rows are named."""
     before = 0
     for batch in batches:
-
-        def at(row: int, start: int = first_row + before) -> str:
-            return printable(f"row {start + row} of {part_name}")
-
-        yield batch, before, at
+        yield batch, before, Place(part_name, first_row + before)
         before += batch.num_rows
+
+
+class Faults:
+    """What is wrong with rows of a part: it is told once all of them are read, and counted."""
+
+    def __init__(self) -> None:
+        self._found: list[RowsError] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note what is wrong with the rows of a batch, and go on."""
+        try:
+            yield
+        except RowsError as error:
+            self._found.append(error)
+
+    def tell(self) -> None:
+        """Raise the error for all rows, if there is one."""
+        if self._found:
+            raise RowsError.merged(self._found)
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,7 @@ class Census(PassResult):
     groups: frozenset[str]
     largest_weight: float
     n_weightless: int
+    n_unlabelled: int
     parts: Mapping[str, int]  # rows of each
 
     def merge(self, other: Census) -> Census:
@@ -107,6 +126,7 @@ class Census(PassResult):
             self.groups | other.groups,
             max(self.largest_weight, other.largest_weight),
             self.n_weightless + other.n_weightless,
+            self.n_unlabelled + other.n_unlabelled,
             {**self.parts, **other.parts},
         )
 
@@ -128,6 +148,7 @@ class TakeCensus(Pass[Census]):
     """Count labels, groups and rows."""
 
     roles: Roles
+    drop_missing: bool = False
     name: ClassVar[str] = "census"
     result: ClassVar[type[PassResult]] = Census
 
@@ -146,22 +167,36 @@ class TakeCensus(Pass[Census]):
         n_rows, weightless, largest = 0, 0, 0.0
         labels: dict[Any, int] = {}
         groups: set[str] = set()
+        faults = Faults()
         for batch, _, at in _placed(batches, part_name, first_row):
             n_rows += batch.num_rows
-            for label, n in value_counts(batch.column(self.roles.label)).items():
-                if label is None:
-                    raise _missing_label(batch.column(self.roles.label), n, at)
-                labels[label] = labels.get(label, 0) + n
+            with faults.noted():
+                for label, n in self._labels(batch, at).items():
+                    labels[label] = labels.get(label, 0) + n
             if self.roles.weight is not None:
-                weights = read_weights(plain_numbers(batch.column(self.roles.weight)), at)
-                largest = max(largest, float(weights.max(initial=0.0)))
-                weightless += int((weights == 0).sum())
+                with faults.noted():
+                    column = batch.column(self.roles.weight)
+                    weights = read_weights(plain_numbers(column), at, [self.roles.weight])
+                    largest = max(largest, float(weights.max(initial=0.0)))
+                    weightless += int((weights == 0).sum())
             if self.roles.groups is not None:
                 names, places = named_groups(batch.column(self.roles.groups))
                 groups |= set(names[np.unique(places)].tolist())
             _check_few(self.roles.label, len(labels), _MOST_LABELS, "labels")
             _check_few(self.roles.groups or "", len(groups), _MOST_GROUPS, "groups")
-        return Census(n_rows, labels, frozenset(groups), largest, weightless, {})
+        faults.tell()
+        unlabelled = labels.pop(None, 0)
+        return Census(n_rows, labels, frozenset(groups), largest, weightless, unlabelled, {})
+
+    def _labels(self, batch: Any, at: Place) -> dict[Any, int]:
+        """Count the labels; None is for missing ones, where they are to be left out."""
+        name = self.roles.label
+        values = plain_labels(batch.column(name), name, at)
+        labels = value_counts(values)
+        if None in labels and not self.drop_missing:
+            missing = np.array([one is None or one != one for one in values.to_pylist()], bool)
+            raise missing_labels(missing, at, [name])
+        return labels
 
 
 def _check_few(column: str, n: int, most: int, what: str) -> None:
@@ -174,14 +209,6 @@ def _check_few(column: str, n: int, most: int, what: str) -> None:
         )
 
 
-def _missing_label(values: Any, n: int, at: Place) -> DataError:
-    first = next(row for row, one in enumerate(values.to_pylist()) if one is None or one != one)
-    return DataError(
-        f"labels must not be missing, got none at {at(first)} ({n} there and near it). "
-        "Drop these rows first."
-    )
-
-
 @dataclass(frozen=True)
 class Survey(PassResult):
     """A uniform sample of the rows, and the scores of all of them."""
@@ -190,21 +217,24 @@ class Survey(PassResult):
     sample: Any  # an Arrow table, with each row's key and number
     cells: tuple[ScoreCells, ...]
     n_clipped: int = 0  # scores that were outside [0, 1] by rounding
+    n_missing: int = 0  # rows that were left out for want of a score or a label
 
     def merge(self, other: Survey) -> Survey:
         """Return the survey of both."""
+        n_clipped, n_missing = self.n_clipped + other.n_clipped, self.n_missing + other.n_missing
         if not self.n_rows or not other.n_rows:  # a part without rows knows no columns
-            return self if self.n_rows else other
+            one = self if self.n_rows else other
+            return replace(one, n_clipped=n_clipped, n_missing=n_missing)
         cells = tuple(a.merge(b) for a, b in zip(self.cells, other.cells, strict=True))
         samples = [one for one in (self.sample, other.sample) if one is not None]
         sample = arrow().concat_tables(samples) if samples else None
-        n_clipped = self.n_clipped + other.n_clipped
-        return Survey(self.n_rows + other.n_rows, sample, cells, n_clipped)
+        return Survey(self.n_rows + other.n_rows, sample, cells, n_clipped, n_missing)
 
     def to_bytes(self) -> bytes:
         """Return the sample and the sums as Arrow."""
         bits = [one.bits for one in self.cells]
-        facts = {"n_rows": self.n_rows, "n_clipped": self.n_clipped, "bits": bits}
+        facts = {name: getattr(self, name) for name in ("n_rows", "n_clipped", "n_missing")}
+        facts |= {"bits": bits}
         sums = [one.sums for one in self.cells]
         return packed(facts, sums, self.sample)
 
@@ -213,7 +243,7 @@ class Survey(PassResult):
         """Read the survey from Arrow."""
         facts, sums, sample = unpacked(data)
         cells = (ScoreCells(bits, one.copy()) for bits, one in zip(facts["bits"], sums, strict=True))
-        return cls(facts["n_rows"], sample, tuple(cells), facts["n_clipped"])
+        return cls(facts["n_rows"], sample, tuple(cells), facts["n_clipped"], facts["n_missing"])
 
 
 @dataclass(frozen=True)
@@ -243,18 +273,25 @@ class TakeSurvey(Pass[Survey]):
         pa = arrow()
         samples: list[Any] = []
         cells: tuple[ScoreCells, ...] = ()
-        n_rows = n_drawn = n_clipped = 0
+        faults = Faults()
+        n_rows = n_drawn = n_clipped = n_missing = 0
         for batch, before, at in _placed(batches, part_name, first_row):
-            scores, n_outside = self.reader.scores(batch, at)
-            n_clipped += n_outside
-            problem = self.reader.problem(batch, at, scores=scores, features=False)
-            kept = problem.rows
             first = offset + before
-            keys = (
-                row_numbers(first, batch.num_rows)
-                if self.by_place
-                else self.reader.keys(batch, scores, at)
-            )
+            problem = keys = None
+            with faults.noted():
+                scores, n_outside = self.reader.scores(batch, at)
+                labels = self.reader.labels(batch, at)
+                problem = self.reader.problem(batch, at, scores=scores, labels=labels, features=False)
+                n_clipped += n_outside
+                n_missing += int(self.reader.missing(scores, labels).sum())
+            with faults.noted():
+                values = self.reader.columns.key_values(batch, at)
+                if problem is not None:
+                    keys = self.reader.keys(batch, scores, values, at)
+            if problem is None or keys is None:
+                continue
+            kept = problem.rows
+            keys = row_numbers(first, batch.num_rows) if self.by_place else keys
             n_rows += len(problem.labels)
             low = keys if kept is None else keys[kept]
             if self.with_scores:
@@ -272,8 +309,9 @@ class TakeSurvey(Pass[Survey]):
             table = pa.Table.from_batches([batch]).take(rows)
             table = table.append_column(KEY, pa.array(keys[drawn]))
             samples.append(table.append_column(ROW, pa.array(first + drawn)))
+        faults.tell()
         sample = pa.concat_tables(samples).combine_chunks() if samples else None
-        return Survey(n_rows, sample, cells, n_clipped)
+        return Survey(n_rows, sample, cells, n_clipped, n_missing)
 
     def _most(self, n_rows: int) -> float:
         """Return how many rows of so many are as many as can be drawn, were they all distinct."""
@@ -348,6 +386,59 @@ class TakeTally(Pass[Tally]):
                 level_set, region, curves = frozen.placed(binary)
                 region_sums.add(level_set, region, binary.labels, binary.scores, binary.weights, curves)
         return Tally(n_rows, tuple(one.stats() for one in sums))
+
+
+@dataclass(frozen=True)
+class ScoreSum(PassResult):
+    """The sum of the rows' losses and of their weights."""
+
+    n_rows: int
+    losses: float
+    weights: float
+
+    def merge(self, other: ScoreSum) -> ScoreSum:
+        """Return the sums of both."""
+        sums = self.losses + other.losses, self.weights + other.weights
+        return ScoreSum(self.n_rows + other.n_rows, *sums)
+
+    def _sums(self) -> tuple[int, float, float]:
+        return self.n_rows, self.losses, self.weights
+
+    def to_bytes(self) -> bytes:
+        """Return the sums as JSON."""
+        return json.dumps(self._sums()).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScoreSum:
+        """Read the sums from JSON."""
+        return cls(*json.loads(data))
+
+
+@dataclass(frozen=True)
+class TakeScore(Pass[ScoreSum]):
+    """Add up the losses of the rows: all that there is to tell of rows of one class."""
+
+    reader: Reader
+    plan: Plan
+    rule: ScoringRule
+    name: ClassVar[str] = "score"
+    result: ClassVar[type[PassResult]] = ScoreSum
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are added up."""
+        return self.reader.roles.tally
+
+    def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> ScoreSum:
+        """Add up the losses of a part."""
+        total, faults = ScoreSum(0, 0.0, 0.0), Faults()
+        for batch, _, at in _placed(batches, part_name, first_row):
+            with faults.noted():
+                problem = self.reader.problem(batch, at, features=False)
+                sums = score_sums(binary_problems(problem, self.plan, self.rule))
+                total = total.merge(ScoreSum(len(problem.labels), *sums))
+        faults.tell()
+        return total
 
 
 def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any) -> bytes:

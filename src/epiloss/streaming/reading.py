@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss.columns import (
+    checked_scores,
+    from_one_hot,
+    group_names,
+    missing_keys,
+    missing_labels,
+    read_weights,
+)
+from epiloss.columns import read_numbers as read_score_numbers
 from epiloss.errors import DataError, OptionError, printable
+from epiloss.features import Place
 from epiloss.files import column
 from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
@@ -25,17 +35,7 @@ from epiloss.streaming.arrow import (
     read_matrix,
     read_numbers,
 )
-from epiloss.validation import (
-    Groups,
-    Place,
-    Problem,
-    columns_of_task,
-    group_names,
-    read_scores,
-    read_weights,
-    scaled_weights,
-    without_zero_weights,
-)
+from epiloss.validation import Groups, Problem, columns_of_task, counts, scaled_weights
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,16 @@ def choose_roles(
 
     Columns that the data mark as identifiers are shown, and are no features.
     """
+    for option, names in {"y_prob": scores, "features": features or ()}.items():
+        if label in names:
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
+    for option, name in others.items():
+        if name is not None and name == label and option != "row_id":
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
     known = dict.fromkeys(schema.names)
     repeated = [name for name in schema.names if schema.names.count(name) > 1]
     if repeated:
@@ -132,7 +142,7 @@ def check_types(schema: Any, roles: Roles) -> None:
         return kind.value_type if types.is_dictionary(kind) else kind
 
     kind = plain(roles.label)
-    if not (is_number(kind) or is_text(kind) or types.is_boolean(kind)):
+    if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
         raise DataError(
             printable(
                 f"labels must be numbers, truth values or texts, got {kind} in column {roles.label!r}. "
@@ -165,34 +175,52 @@ class Reader:
     positive: int
     largest_weight: float | None
     groups: tuple[str, ...] | None
+    drop_missing: bool
+    logits: bool
 
     def problem(
-        self, batch: Any, at: Place, *, scores: Floats | None = None, features: bool = True
+        self,
+        batch: Any,
+        at: Place,
+        *,
+        scores: Floats | None = None,
+        labels: Codes | None = None,
+        features: bool = True,
     ) -> Problem:
-        """Return the checked rows of a batch or table; rows of weight 0 are left out."""
+        """Return the checked rows of a batch or table; those that do not count are left out."""
         roles = self.roles
         given = self.scores(batch, at)[0] if scores is None else scores
-        scores = columns_of_task(given, self.task, self.positive)
+        labels = self.labels(batch, at) if labels is None else labels
         weights = None
+        counted = ~self.missing(given, labels)
         if roles.weight is not None and self.largest_weight is not None:
-            raw = read_weights(plain_numbers(batch.column(roles.weight)), at)
+            raw = read_weights(plain_numbers(batch.column(roles.weight)), at, [roles.weight])
             weights = scaled_weights(raw, self.largest_weight)
+            counted &= counts(weights)
         problem = Problem(
             self.task,
             self.classes,
             self.positive,
-            self._labels(batch, at),
-            scores,
-            self.columns.read(batch, at) if features and self.columns.columns else None,
+            labels,
+            columns_of_task(given, self.task, self.positive),
+            self.columns.read(batch) if features and self.columns.columns else None,
             self._groups(batch),
             weights,
             self._clusters(batch) if features else None,
             (),
         )
-        return without_zero_weights(problem)
+        return problem if counted.all() else problem.take(np.flatnonzero(counted))
+
+    def missing(self, scores: Floats, labels: Codes) -> NDArray[np.bool_]:
+        """Tell which rows lack a score or a label."""
+        without = np.isnan(scores) if scores.ndim == 1 else np.isnan(scores).any(axis=1)
+        return without | (labels < 0) if self.drop_missing else np.zeros(len(labels), bool)
 
     def scores(self, batch: Any, at: Place) -> tuple[Floats, int]:
-        """Return the scores as they are given, and how many were clipped to [0, 1]."""
+        """Return the probabilities, and how many were clipped to [0, 1].
+
+        They are NaN where one is missing, if such rows are to be left out.
+        """
         names = self.roles.scores
         if self.score_width:
             values: NDArray[Any] = read_matrix(names[0], batch.column(names[0]), self.score_width)
@@ -202,17 +230,25 @@ class Reader:
             values = np.column_stack([plain_numbers(batch.column(name)) for name in names])
         if not len(values):
             return values.astype(np.float64), 0
-        scores, remarks = read_scores(values, at)
-        return scores, int(((values < 0) | (values > 1)).sum()) if remarks else 0
+        numbers = read_score_numbers(values, at, names)
+        if not self.drop_missing:
+            return checked_scores(numbers, at, names, logits=self.logits)
+        given = ~(np.isnan(numbers) if numbers.ndim == 1 else np.isnan(numbers).any(axis=1))
+        rows = np.flatnonzero(given)
+        whole = np.full(numbers.shape, np.nan)
+        n_clipped = 0
+        if len(rows):
+            some = replace(at, rows=rows)
+            whole[rows], n_clipped = checked_scores(numbers[rows], some, names, logits=self.logits)
+        return whole, n_clipped
 
-    def _labels(self, batch: Any, at: Place) -> Codes:
+    def labels(self, batch: Any, at: Place) -> Codes:
+        """Return the place of each row's class; -1 where there is none."""
         places = {name: code for code, name in enumerate(self.classes)}
-        codes = read_codes(batch.column(self.roles.label), places)
-        if codes.min(initial=0) < 0:
-            raise DataError(
-                f"labels must be among the classes {list(self.classes)!s:.80}, which is not so at "
-                f"{at(int(codes.argmin()))}. Add it to classes=, in the order of the columns of y_prob."
-            )
+        values = plain_labels(batch.column(self.roles.label), self.roles.label, at)
+        codes = read_codes(values, places)
+        if not self.drop_missing and codes.min(initial=0) < 0:
+            raise missing_labels(codes < 0, at, [self.roles.label])
         return codes
 
     def _groups(self, batch: Any) -> Groups | None:
@@ -228,7 +264,9 @@ class Reader:
         numbers = key_numbers(batch.column(self.roles.clusters))
         return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
 
-    def keys(self, batch: Any, scores: Floats, at: Place) -> NDArray[np.uint64]:
+    def keys(
+        self, batch: Any, scores: Floats, features: Sequence[NDArray[Any]], at: Place
+    ) -> NDArray[np.uint64]:
         """Return a number for each row by which a sample is drawn.
 
         It is made of the cluster or the row's identifier if there is one, else of score and features.
@@ -238,14 +276,12 @@ class Reader:
             values = [key_numbers(batch.column(by))]
             missing = np.isnan(values[0])
             if missing.any():
-                what = "clusters" if by == self.roles.clusters else "row_id"
-                raise DataError(
-                    f"{what} must not be missing, got none at {at(int(missing.argmax()))}. Give such "
-                    "rows names of their own, or drop them."
+                raise missing_keys(
+                    "clusters" if by == self.roles.clusters else "row_id", missing, at, [by]
                 )
         else:
             given = scores[:, None] if scores.ndim == 1 else scores
-            values = [*np.ascontiguousarray(given.T), *self.columns.key_values(batch)]
+            values = [*np.ascontiguousarray(given.T), *features]
             if self.roles.groups is not None:
                 values.append(key_numbers(batch.column(self.roles.groups)))
         keys: NDArray[np.uint64] = kernel().row_keys(values)
@@ -254,6 +290,15 @@ class Reader:
     def learned(self, table: Any) -> Reader:
         """Return the reader that knows the categories of a table."""
         return replace(self, columns=self.columns.learned(table))
+
+
+def plain_labels(values: Any, name: str, at: Place) -> Any:
+    """Return labels as they are; of one-hot rows, the place of the 1."""
+    if not is_list(values.type):
+        return values
+    first = next((len(one) for one in values.to_pylist() if one is not None), 0)
+    rows = read_matrix(name, values, first)
+    return arrow().array(from_one_hot(rows, at, [name]))
 
 
 def plain_numbers(values: Any) -> NDArray[Any]:
@@ -281,11 +326,14 @@ def reader(
     positive: int,
     largest_weight: float | None,
     groups: tuple[str, ...] | None,
+    drop_missing: bool,
+    logits: bool,
 ) -> Reader:
     """Return a reader for data of a schema."""
     columns = FeatureColumns.of(schema, roles.features, widths)
     width = score_width(schema, roles, widths)
-    return Reader(roles, columns, width, task, classes, positive, largest_weight, groups)
+    known = (task, classes, positive, largest_weight, groups, drop_missing, logits)
+    return Reader(roles, columns, width, *known)
 
 
 def score_width(schema: Any, roles: Roles, widths: Mapping[str, int]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,14 +13,24 @@ from epiloss.classes import encode_labels, label_named, positive_class, read_cla
 from epiloss.display import Display
 from epiloss.engines import Engine, resolve_engine
 from epiloss.engines.base import Task
-from epiloss.errors import DataError, OptionError, printable
+from epiloss.errors import DataError, OptionError, RowsError
 from epiloss.planning import Plan
 from epiloss.results import Audit
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.estimating import audit_of_tally, freeze
 from epiloss.streaming.objects import SparkPart, open_source
-from epiloss.streaming.passes import Census, Pass, PassResult, Survey, TakeCensus, TakeSurvey, TakeTally
+from epiloss.streaming.passes import (
+    Census,
+    Pass,
+    PassResult,
+    ScoreSum,
+    Survey,
+    TakeCensus,
+    TakeScore,
+    TakeSurvey,
+    TakeTally,
+)
 from epiloss.streaming.progress import progress
 from epiloss.streaming.reading import Reader, Roles, check_types, choose_roles, reader, score_width
 from epiloss.streaming.sampling import (
@@ -34,7 +43,15 @@ from epiloss.streaming.sampling import (
     read_sample,
 )
 from epiloss.streaming.sources import Source
-from epiloss.validation import TASKS
+from epiloss.validation import (
+    TASKS,
+    OneClassError,
+    clipped_remark,
+    dropped_remark,
+    remarks_on,
+    task_and_remarks,
+    weightless_remarks,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +70,8 @@ class Columns:
     task: str | None
     pos_label: Any
     classes: Sequence[Any] | None
+    drop_missing: bool
+    logits: bool
 
 
 def named_columns(X: Any, *, label: str, scores: Any, display: Any, **others: Any) -> Columns:
@@ -141,6 +160,7 @@ class Runner:
         parts = {part.identity: part for part in self.source.parts}
         done: set[str] = set()
         result: PassResult | None = None
+        wrong: list[RowsError] = []
         if self.checkpoint is not None:
             done, result = self.checkpoint.load(work, inputs, parts)
         offsets = self.offsets or {}
@@ -152,6 +172,9 @@ class Runner:
                 advance(result.n_rows)
             try:
                 for identities, found in self.engine.run(work, tasks) if tasks else ():
+                    if isinstance(found, RowsError):
+                        wrong.append(found)
+                        continue
                     result = found if result is None else result.merge(found)
                     done.update(identities)
                     advance(found.n_rows)
@@ -160,6 +183,8 @@ class Runner:
             finally:
                 if self.checkpoint is not None and result is not None:
                     self.checkpoint.save(work, inputs, done, result, now=True)
+        if wrong:
+            raise RowsError.merged(wrong)
         if result is None:
             raise no_rows()
         return result
@@ -172,13 +197,6 @@ class Runner:
             part.identity: start for part, start in zip(self.source.parts, starts[:-1], strict=True)
         }
 
-    def name_of(self, number: int) -> str:
-        """Say which row of which file a row of the whole data is."""
-        offsets = [(self.offsets or {}).get(part.identity, 0) for part in self.source.parts]
-        place = bisect_right(offsets, number) - 1
-        part = self.source.parts[place]
-        return printable(f"row {part.first_row + number - offsets[place]} of {part.name}")
-
 
 def _audited(
     runner: Runner,
@@ -190,11 +208,13 @@ def _audited(
     options: Mapping[str, Any],
     memory: int,
 ) -> Audit:
-    census: Census = runner.run(TakeCensus(roles))
-    if census.n_rows == 0:
+    census: Census = runner.run(TakeCensus(roles, columns.drop_missing))
+    if census.n_rows == census.n_unlabelled:
         raise no_rows()
     runner.number_rows(census)
     read, warnings = _reader(source, roles, columns, census)
+    if len(census.labels) < 2:
+        raise _one_class(runner, TakeScore(read, plan, rule), census)
     options = {**options, "classes": [str(name) for name in read.classes]}
     n_rows = census.n_rows - census.n_weightless
     room = capacity(read, memory)
@@ -202,16 +222,18 @@ def _audited(
         read, plan, rule, limit_of(room, n_rows), 2 * room + 100, with_scores=n_rows > room
     )
     survey, again = _surveyed(runner, work, n_rows, room)
-    warnings += again
-    lost = n_rows - survey.n_rows
+    lost = n_rows - survey.n_rows - survey.n_missing
     if lost and roles.weight is None:
-        raise _changed(n_rows, survey.n_rows)
-    if lost:
-        warnings.append(f"rows of next to no weight beside the largest one, left out: {lost}.")
-    if survey.n_clipped:
-        warnings.append(f"{survey.n_clipped} scores outside [0, 1] by at most 1e-06 were clipped.")
+        raise _changed(n_rows, survey.n_rows + survey.n_missing)
+    if survey.n_rows == 0:
+        raise no_rows()
+    warnings += [*again, *clipped_remark(survey.n_clipped)]
+    if survey.n_missing:
+        warnings.append(dropped_remark(survey.n_missing, census.n_rows))
+    warnings += weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))
     numbered = not any(isinstance(part, SparkPart) for part in source.parts)
-    sample, read = read_sample(survey, read, runner.name_of if numbered else None)
+    sample, read = read_sample(survey, read, numbered=numbered)
+    warnings += remarks_on(sample.problem)
     sample = replace(sample, problem=replace(sample.problem, warnings=tuple(warnings)))
     _check_two_classes(sample, census)
     display = _display(sample, roles)
@@ -249,23 +271,11 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     names = encode_labels(np.array(labels, object), n_columns, named)[0]
     pos_label = None if columns.pos_label is None else _meant(names, columns.pos_label)
     positive = positive_class(names, pos_label)
-    task = columns.task
+    if columns.task is not None and columns.task not in TASKS:
+        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {columns.task!r}.")
+    task, chosen = task_and_remarks(columns.task, names, n_columns, pos_label, named)
     warnings = [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
-    if task is not None and task not in TASKS:
-        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
-    if task is None:
-        task = "binary" if n_columns <= 2 else "top-label"
-        scores = "one score column" if n_columns == 1 else f"{n_columns} score columns"
-        warnings.append(f"task {task!r} chosen for {scores}; pass task= to change.")
-    if pos_label is None and named is None and len(names) == 2 and isinstance(names[1], str):
-        warnings.append(f"the positive class is {names[1]!r}, last in order; pos_label= changes it.")
-    if len(labels) < 2:
-        raise DataError(
-            f"y_true must hold at least two classes to audit, got only {labels[0]!r} in all "
-            f"{census.n_rows} rows. Calibration and grouping loss need both outcomes: take more rows."
-        )
-    if census.n_weightless:
-        warnings.append(f"rows of weight 0, left out: {census.n_weightless}.")
+    warnings += chosen
     if roles.weight is not None and census.largest_weight == 0:
         raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
     read = reader(
@@ -277,8 +287,19 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
         positive=positive,
         largest_weight=None if roles.weight is None else census.largest_weight,
         groups=None if roles.groups is None else tuple(sorted(census.groups)),
+        drop_missing=columns.drop_missing,
+        logits=columns.logits,
     )
     return read, warnings
+
+
+def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:
+    """Return what to say of data of one class, with their score."""
+    error = OneClassError(next(iter(_whole(census.labels))), census.n_rows - census.n_unlabelled)
+    found: ScoreSum = runner.run(work, "score", census.n_rows)
+    return DataError(
+        f"{error} The score ({work.rule.name}) of these rows is {found.losses / found.weights:.5g}."
+    )
 
 
 def _whole(labels: Mapping[Any, int]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, OptionError
+from epiloss.features import Place
 from epiloss.streaming.arrow import TEXT
 from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
 from epiloss.streaming.reading import Reader
@@ -85,29 +86,24 @@ class Sample:
         return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
 
 
-def read_sample(
-    survey: Survey, reader: Reader, name_of: Callable[[int], str] | None
-) -> tuple[Sample, Reader]:
+def read_sample(survey: Survey, reader: Reader, *, numbered: bool) -> tuple[Sample, Reader]:
     """Return the sample, and the reader that knows its categories.
 
     Rows with equal keys are ordered by label and weight; what is still equal then is the same.
-    ``name_of`` tells what a row is called by its number in the whole data, where it has one.
+    ``numbered`` rows have a number in the whole data.
     """
     if survey.sample is None:
         raise no_rows()
     table = survey.sample.combine_chunks()
     reader = reader.learned(table)
     numbers = table.column(ROW).to_numpy()
-
-    def at(row: int) -> str:
-        return "a row of the sample" if name_of is None else name_of(int(numbers[row]))
-
+    at = Place("the sample")
     problem = reader.problem(table, at)
     keys = table.column(KEY).to_numpy()
     weights = np.zeros(len(keys)) if problem.weights is None else problem.weights
     order = np.lexsort((numbers, weights, problem.labels, keys))
     table = table.take(order)
     problem = reader.problem(table, at)
-    if name_of is not None:
+    if numbered:
         problem = replace(problem, rows=numbers[order])
     return Sample(problem, keys[order], table), reader

@@ -1,0 +1,112 @@
+"""Tables through a saved repair, batch by batch: they may be larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epiloss.atomic import replacing
+from epiloss.errors import OptionError
+from epiloss.features import Features
+from epiloss.files import column
+from epiloss.repair import RegionRecalibrator
+from epiloss.streaming.arrow import arrow, is_list, read_matrix, read_numbers
+from epiloss.streaming.objects import open_source
+from epiloss.streaming.progress import progress
+from epiloss.streaming.reading import plain_numbers
+from epiloss.streaming.sources import Source
+
+
+def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], output: str | Path) -> int:
+    """Write the repaired scores of files or a table, in their order, and return how many rows there are.
+
+    Each column of scores is written under its name and ``_repaired``.
+    """
+    pa = arrow()
+    source = open_source(X)
+    known = dict.fromkeys(source.schema.names)
+    for name in scores:
+        column(known, name, "y_prob")
+    learned = _columns_of(repair.features_in_, source, scores)
+    fields = [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
+    n_rows = 0
+    with _writing(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
+        for part in source.parts:
+            for batch in part.batches(list(dict.fromkeys([*scores, *learned]))):
+                better = repair.predict(_features(batch, learned, source), _scores(batch, scores))
+                columns = [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
+                write(pa.table([pa.array(one) for one in columns], schema=pa.schema(fields)))
+                n_rows += batch.num_rows
+                advance(batch.num_rows)
+    return n_rows
+
+
+def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> list[str]:
+    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
+    widths = {
+        field.name: _width(field, source.widths)
+        for field in source.schema
+        if is_list(field.type) and field.name not in scores
+    }
+    fitting = [name for name, width in widths.items() if width == learned.n_columns]
+    if learned.nameless and len(fitting) == 1:
+        return fitting
+    parts = {f"{name}[{j}]": name for name, width in widths.items() for j in range(width)}
+    known = {**parts, **{name: name for name in source.schema.names}}
+    return list(dict.fromkeys(column(known, name, "the repair") for name in learned.names))
+
+
+def _width(field: Any, widths: Mapping[str, int]) -> int:
+    fixed = arrow().types.is_fixed_size_list(field.type)
+    return int(field.type.list_size) if fixed else widths.get(field.name, 0)
+
+
+def _features(batch: Any, names: Sequence[str], source: Source) -> Any:
+    """Return the columns of a batch as a repair takes them."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        values, field = batch.column(name), source.schema.field(name)
+        if not is_list(field.type):
+            columns[name] = _values(values)
+            continue
+        matrix = read_matrix(name, values, _width(field, source.widths))
+        if len(names) == 1:
+            return matrix
+        columns |= {f"{name}[{j}]": part for j, part in enumerate(matrix.T)}
+    return columns
+
+
+def _values(values: Any) -> Any:
+    """Return texts and moments as they are, and all else as numbers."""
+    types = arrow().types
+    if types.is_boolean(values.type) or types.is_temporal(values.type):
+        return values.to_numpy(zero_copy_only=False)
+    plain = plain_numbers(values)
+    return plain if plain.dtype == object else read_numbers(values)
+
+
+def _scores(batch: Any, names: Sequence[str]) -> Any:
+    chosen = [plain_numbers(batch.column(name)) for name in names]
+    return chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
+
+
+@contextmanager
+def _writing(path: str | Path, schema: Any) -> Iterator[Any]:
+    """Give what writes tables one after the other, as the name's ending says, wholly or not at all."""
+    from pyarrow import csv, ipc, parquet
+
+    writers = {
+        ".parquet": parquet.ParquetWriter,
+        ".csv": csv.CSVWriter,
+        ".arrow": ipc.new_file,
+        ".feather": ipc.new_file,
+    }
+    ending = Path(path).suffix.lower()
+    if ending not in writers:
+        raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
+    with replacing(path) as temporary, writers[ending](str(temporary), schema) as writer:
+        yield writer.write_table
