@@ -69,7 +69,7 @@ def test_the_nearest_is_the_one_with_the_least_error_also_if_it_is_a_peer(peers:
         for one in measured:
             one.cpu.append(1.0)
         last = [line for line in peers.table("grouping loss", [ours, theirs], measured) if line][-1]
-        assert f"subgroups differ: {name}, off by 1e+03" in last
+        assert f"subgroups differ: {name}, off by 1000.0" in last
 
 
 def test_a_peer_that_is_missing_is_named_with_what_it_lacks(
