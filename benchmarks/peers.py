@@ -393,7 +393,7 @@ def table(quantity: str, chosen: Sequence[Job], found: Sequence[Measured]) -> li
         f"| tool | | {' | '.join(names)} | CPU |",
         "|---|---|" + "---:|" * (len(names) + 1),
     ]
-    truth = [f"{about.scale * np.mean(rows[0][1].truths[name]):.3g}" for name in names]
+    truth = [f"{about.scale * np.mean(rows[0][1].truths[name]):.1f}" for name in names]
     if not about.is_share and quantity != "repair":
         lines.append(f"| *truth* | | {' | '.join(f'*{one}*' for one in truth)} | |")
     for job, one in rows:
@@ -405,7 +405,7 @@ def table(quantity: str, chosen: Sequence[Job], found: Sequence[Measured]) -> li
         for name in names:
             job, one = min(rows, key=lambda pair, name=name: pair[1].error(name))  # type: ignore[misc]
             told = f" ({job.what})" if job.what else ""
-            nearest.append(f"{name}: {job.tool}{told}, off by {about.scale * one.error(name):.2g}")
+            nearest.append(f"{name}: {job.tool}{told}, off by {about.scale * one.error(name):.1f}")
         lines += ["", "Nearest to the truth, root mean square: " + "; ".join(nearest) + "."]
     return [*lines, ""]
 

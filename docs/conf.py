@@ -65,6 +65,7 @@ sphinx_gallery_conf = {
     "reference_url": {"epiloss": None},
     "backreferences_dir": "generated/examples",
     "image_srcset": ["2x"],
+    "default_thumb_file": str(Path(__file__).parent / "images" / "ledger.png"),
     "show_signature": False,
     "notebook_extensions": set(),
     "show_memory": False,

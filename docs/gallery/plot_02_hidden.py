@@ -20,7 +20,7 @@ from epiloss.simulate import Link
 # A score that is right on average
 # --------------------------------
 # A single feature x is uniform on (-1, 1), and the score is the distance from zero, S = abs(x).
-# Two rows at x and -x therefore get the same score. Their true probabilities Q differ: on one side
+# Two rows at x and ``-x`` therefore get the same score. Their true probabilities Q differ: on one side
 # Q is above the score, on the other as much below it. On average over both sides the score is
 # exactly right.
 
@@ -65,11 +65,9 @@ plt.show()
 #
 # .. math::
 #
-#    \underbrace{\mathbb{E}\,\ell(S, Y)}_{\text{score}} =
-#    \underbrace{\mathbb{E}\,d(S, C)}_{\text{calibration}} +
-#    \underbrace{\mathbb{E}\,d(C, Q)}_{\text{grouping}} +
-#    \underbrace{\mathbb{E}\,e(Q)}_{\text{irreducible}}
+#    E\,\ell(S, Y) = E\,d(S, C) + E\,d(C, Q) + E\,e(Q)
 #
+# the score is calibration loss plus grouping loss plus irreducible loss,
 # with C the rate of all rows of that score, and for the Brier score :math:`d(p, q) = (p - q)^2`. In a
 # simulation all three are known:
 
@@ -92,7 +90,7 @@ print(f"grouping loss, at least {result.grouping_loss:.4f}, p = {result.grouping
 # %%
 # Recalibration does not help
 # ---------------------------
-# A calibrator is a function of the score. Rows at x and -x have the same score, so it gives them
+# A calibrator is a function of the score. Rows at x and ``-x`` have the same score, so it gives them
 # the same answer. It can only repair what the averages show, and here they show nothing.
 
 print(epiloss.audit(sample.y, sample.scores, sample.X, recalibrate="isotonic"))

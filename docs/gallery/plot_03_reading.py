@@ -33,7 +33,7 @@ plt.show()
 #   colour is the number of rows, and the **bar** is the 95% interval of the rate.
 # - **Grey** regions are those that cannot be told from their level set: their interval holds its
 #   rate. They are no evidence of anything.
-# - The **strip** below the diagram shows how many rows have each score. A large spread where there
+# - The **strip** above the diagram shows how many rows have each score. A large spread where there
 #   are no rows costs nothing.
 #
 # In each level set the rows were split in two by the feature that separates rates best. It was chosen on
@@ -50,9 +50,11 @@ result.plot(partition=None)
 # %%
 # The other pictures
 # ------------------
-# The ledger as a bar: how the score divides.
+# The ledger as a bar: how the score divides. Parts that are small beside the score are drawn enlarged.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-LedgerDisplay(result).plot(left)
-CurveDisplay.from_audit(result).plot(right)
-plt.show()
+LedgerDisplay(result).plot()
+
+# %%
+# And the calibration curve without bins, with its band.
+
+CurveDisplay.from_audit(result).plot()

@@ -80,6 +80,9 @@ print(result)
 result.plot()
 
 # %%
+# No two regions of a level set show it: what this network confuses lies along many of its 32
+# features at once, and each tells little. That is why the bound without bins leads.
+#
 # On the command line the same is ``epiloss audit digits.parquet --label y --score scores``.
 #
 # A transformer, and a Hugging Face data set

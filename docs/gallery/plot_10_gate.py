@@ -36,7 +36,7 @@ def run(command: str) -> None:
     """Run a command as a shell would; show its last lines and its exit code."""
     words = [sys.executable, "-m", *shlex.split(command)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    print(f"$ {command}")
+    print("$ " + command.replace(" --fail-above", " \\\n    --fail-above"))
     print("\n".join(done.stdout.strip().splitlines()[2:7]))
     print(done.stderr.strip())
     print(f"exit code {done.returncode}\n")
