@@ -254,7 +254,8 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     pos_label = None if columns.pos_label is None else _meant(names, columns.pos_label)
     positive = positive_class(names, pos_label)
     task = columns.task
-    warnings = [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
+    warnings = list(source.remarks)
+    warnings += [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
     if task is not None and task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
     if task is None:
