@@ -364,7 +364,6 @@ def worker(pipe: Connection, corpus: Path, output: Path) -> None:
     with output.open("wb") as sink:  # whatever is printed is printed there
         for stream in (1, 2):
             os.dup2(sink.fileno(), stream)
-    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve address space in advance
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, used + ROOM))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -504,4 +503,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # allocators that take address space in advance would hit the limit without need
+    plain = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+    if not plain.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **plain})
     sys.exit(main())

@@ -49,7 +49,8 @@ REPAIR = "load_repair(sys.argv[1])"
 
 def entered(door: str, path: Path, room: int = ROOM) -> str:
     script = LIMITED.format(door=door, room=room)
-    plain = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+    plain = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+    plain |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}  # no room is left unused
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)],
         capture_output=True,

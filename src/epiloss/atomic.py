@@ -23,6 +23,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
+        _settle(name)
         # mkstemp makes private files; give the result what the user's umask would have
         mask = os.umask(0)
         os.umask(mask)
@@ -32,3 +33,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def _settle(path: str) -> None:
+    """Wait until the disk has the file: a rename may come there before what was written."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

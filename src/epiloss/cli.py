@@ -322,7 +322,8 @@ def _write(path: str, write: Callable[[str], object]) -> None:
     try:
         write(path)
     except OSError as error:
-        raise DataError(f"cannot write {path!r}: {error.strerror}. It is as it was before.") from error
+        reason = error.strerror or str(error).rstrip(".")  # pyarrow gives no number
+        raise DataError(f"cannot write {path!r}: {reason}. It is as it was before.") from error
 
 
 def _check_output(options: Mapping[str, Any]) -> None:

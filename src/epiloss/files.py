@@ -22,6 +22,7 @@ from epiloss.streaming.file_parts import in_words, read_table
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # what zipfile and NumPy raise where an archive or the header of an array is broken
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, tokenize.TokenError)
 
@@ -100,8 +101,23 @@ def write_table(path: str | Path, columns: Mapping[str, Any]) -> None:
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
+    table = pa.table(dict(columns))
     with replacing(path) as temporary:
-        writers[ending](pa.table(dict(columns)), str(temporary))
+        writers[ending](_harmless(pa, table) if ending == ".csv" else table, str(temporary))
+
+
+def _harmless(pa: Any, table: Any) -> Any:
+    """Return a table of which no text is a formula to a spreadsheet: such ones get a quote in front."""
+
+    def plain(text: str | None) -> str | None:
+        return f"'{text}" if text is not None and text.startswith(_FORMULA) else text
+
+    for place, field in enumerate(table.schema):
+        values = table.column(place)
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            values = pa.array(map(plain, values.to_pylist()), pa.string())
+        table = table.set_column(place, str(plain(field.name)), values)
+    return table
 
 
 def column(columns: Mapping[str, Any], name: str, option: str) -> Any:

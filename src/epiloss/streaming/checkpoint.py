@@ -109,8 +109,16 @@ class Checkpoint:
         if not now and start < self._next:
             return
         facts = json.dumps({"run": self._run, "inputs": inputs, "done": sorted(done)}).encode()
-        with replacing(self._path(work)) as temporary:
-            temporary.write_bytes(sealed(facts, result.to_bytes()))
+        try:
+            with replacing(self._path(work)) as temporary:
+                temporary.write_bytes(sealed(facts, result.to_bytes()))
+        except OSError as error:
+            raise DataError(
+                printable(
+                    f"cannot write the checkpoint {str(self._folder)!r}: {error.strerror}. What it held "
+                    "before is kept: make room, and go on from there."
+                )
+            ) from error
         end = time.monotonic()
         self._next = end + _REST * (end - start)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import arrow
+from epiloss.streaming.arrow import arrow, is_text
 from epiloss.streaming.claims import check_claim
 
 _COMPRESSED = {
@@ -203,7 +203,28 @@ def csv_batches(path: str, content: bytes | None, schema: Any, columns: Sequence
     """Read some columns, in batches, as the types of a schema."""
     types = {name: schema.field(name).type for name in columns}
     with told(path, content, types) as form, _reader(path, content, form, types) as batches:
-        yield from batches
+        for batch in batches:
+            _check_quotes(batch, form, path)
+            yield batch
+
+
+def _check_quotes(batch: Any, form: CsvForm, path: str) -> None:
+    """Refuse texts that hold whole lines of the file: a quote before them was left open."""
+    from pyarrow import compute
+
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        if not is_text(values.type):
+            continue
+        several = values.filter(compute.match_substring(values, "\n"))
+        for text in several.to_pylist():
+            cells = [line.count(form.separator) + 1 for line in text.split("\n")[1:-1]]
+            if cells and len(form.names) > 2 and set(cells) == {len(form.names)}:
+                raise DataError(
+                    printable(
+                        f"column {name!r} of {path} holds {len(cells):,} lines of it in one text, from "
+                        f"{text[:20]!r} on. Close the quotes that are open before it."
+                    )
+                )
 
 
 @contextmanager

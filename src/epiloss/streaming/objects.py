@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epiloss.errors import DataError, MissingExtraError, printable
+from epiloss.files import read_whole
 from epiloss.streaming.arrow import arrow, is_list
 from epiloss.streaming.file_parts import open_files
 from epiloss.streaming.sources import (
@@ -111,7 +112,8 @@ class SparkPart(Part):
 def open_source(X: Any) -> Source:
     """Return the source of files, given by name, or of a table of any of the kinds below."""
     if isinstance(X, str | os.PathLike):
-        return open_files(X)
+        whole = read_whole(os.fspath(X))
+        return open_files(X) if whole is None else open_source(whole)
     if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
         return open_files(X)
     for opened in (_spark, _dask, _arrow_dataset, _lazy_frame, _relation, _hugging_face, _arrow_stream):

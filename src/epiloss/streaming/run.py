@@ -283,7 +283,8 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     if columns.task is not None and columns.task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {columns.task!r}.")
     task, chosen = task_and_remarks(columns.task, names, n_columns, pos_label, named)
-    warnings = [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
+    warnings = list(source.remarks)
+    warnings += [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
     warnings += chosen
     if roles.weight is not None and census.largest_weight == 0:
         raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")

@@ -40,6 +40,7 @@ class Source:
     schema: Any
     parts: Sequence[Part]
     widths: Mapping[str, int] = field(default_factory=dict)  # of lists of any length
+    remarks: tuple[str, ...] = ()  # for the result to make
 
     @property
     def n_rows(self) -> int | None:
