@@ -727,3 +727,20 @@ def test_a_repair_is_applied_to_a_folder_batch_by_batch_in_the_order_of_its_rows
     np.testing.assert_allclose(
         read_file(str(output))["score_repaired"], repair.predict(X, scores), rtol=1e-12
     )
+
+
+def test_workers_find_files_that_are_named_from_another_folder_than_theirs(
+    whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = []
+    for place in ("here", "there"):
+        folder = tmp_path / place / "logs"
+        folder.mkdir(parents=True)
+        for part in range(2):
+            parquet.write_table(whole.slice(part * 20_000, 20_000), folder / f"{part}.parquet")
+        csv.write_csv(whole.slice(40_000), folder / "rest.csv")
+        monkeypatch.chdir(folder.parent)
+        options: dict[str, Any] = {"exclude": ["when"], "n_jobs": 2}  # of which CSV knows less
+        results.append(audited("logs/[01].parquet", **options))
+        assert audited("logs/rest.csv", **options)["n_samples"] == N - 40_000
+    assert results[0] == results[1]

@@ -73,9 +73,11 @@ def _drawn(scores: Floats, features: Features) -> Codes:
         return np.arange(n)
     columns = _columns(scores)
     rows = _below(columns, wanted)
-    if len(rows) > 2 * wanted:
+    if not wanted / 2 < len(rows) < 2 * wanted:
         some = [features.column(j) for j in range(min(features.n_columns, _COLUMNS))]
         rows = _below([*columns, *some], wanted)
+    if len(rows) < wanted / 2:  # rows take so few values that any will do
+        rows = np.arange(n)
     return rows[: 4 * wanted]
 
 

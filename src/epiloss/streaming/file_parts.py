@@ -48,6 +48,13 @@ class FilePart(Part):
     n_rows: int | None = None
     state: str = ""
     content: bytes | None = None  # of what is no file, as the standard input
+    folder: str = ""  # from which the path was given
+
+    @property
+    def place(self) -> str:
+        """The path as it is found from here: workers may have been started in another folder."""
+        here = self.content is not None or os.getcwd() == self.folder
+        return self.path if here else os.path.join(self.folder, self.path)
 
     @property
     def name(self) -> str:
@@ -101,7 +108,7 @@ def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     from pyarrow import parquet
 
     size = batch_rows(part.schema, columns)
-    with _mapped(part.path, part.content) as mapped, parquet.ParquetFile(mapped) as file:
+    with _mapped(part.place, part.content) as mapped, parquet.ParquetFile(mapped) as file:
         mapped.seek(0)
         data = memoryview(mapped.read_buffer(mapped.size())).cast("B")
         for group in range(*(part.groups or (0, 0))):
@@ -153,7 +160,7 @@ def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Any], path: str) ->
 
 def _ipc_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     size = batch_rows(part.schema, columns)
-    with _mapped(part.path, part.content) as mapped:
+    with _mapped(part.place, part.content) as mapped:
         names = _ipc_reader(mapped, part.kind).schema.names
         reader = _ipc_reader(mapped, part.kind, sorted(names.index(name) for name in columns))
         in_file = part.kind == "file"
@@ -171,7 +178,7 @@ def _ipc_reader(mapped: Any, kind: str, fields: list[int] | None = None) -> Any:
 
 
 def _csv_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
-    return csv_batches(part.path, part.content, part.schema, columns)
+    return csv_batches(part.place, part.content, part.schema, columns)
 
 
 _READERS = {
@@ -303,17 +310,16 @@ class _Opened:
             name: self._constant(name, schema) for name in given if name not in self.schema.names
         }
         if self.sizes is None:
-            yield FilePart(
-                self.path, self.kind, schema, constants, state=self.state, content=self.content
-            )
+            facts = (None, 0, None, self.state, self.content, os.getcwd())
+            yield FilePart(self.path, self.kind, schema, constants, *facts)
             return
         first, rows, before = 0, 0, 0
         for group, size in enumerate(self.sizes):
             rows += size
             if rows >= PART_ROWS or group + 1 == len(self.sizes):
                 groups = (first, group + 1)
-                facts = (groups, before, rows, self.state, self.content)
-                yield FilePart(self.path, self.kind, schema, constants, *facts)
+                row_groups = (groups, before, rows, self.state, self.content, os.getcwd())
+                yield FilePart(self.path, self.kind, schema, constants, *row_groups)
                 first, before, rows = group + 1, before + rows, 0
 
     def _constant(self, name: str, schema: Any) -> Any:
