@@ -84,6 +84,11 @@ def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None
 
 def unreadable(path: str, error: BaseException) -> DataError:
     """Return what to say of a file that cannot be read."""
+    if isinstance(error, MemoryError):
+        return DataError(
+            f"there is not enough memory to read {printable(path)}. Use fewer columns or jobs, or write it "
+            "in smaller row groups."
+        )
     reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
     return DataError(
         f"{printable(path)} cannot be read: {reason}. Check that the file is whole; what was counted of "
