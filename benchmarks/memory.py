@@ -5,9 +5,9 @@
 
 Each try is a process of its own. Its address space is limited to what it has taken once everything is
 loaded, a small audit is done and its input is made, plus so many times its input (8 bytes a number). The
-smallest such multiple in which it finishes is bisected to within a tenth, from 1/8 to 512. The allocators
-are told to take no address space in advance. Of a file the input is what its columns would take in
-memory. Exit codes: 0 all targets are met, 1 one is not.
+smallest such multiple in which it finishes is bisected to within a tenth, from 1/8 to 512. The
+allocators are told to take no address space in advance. Of a file the input is what its columns would
+take in memory. Exit codes: 0 all targets are met, 1 one is not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ JOBS = (
     Job(PARTITION, 100_000, 200, 1.5),
     Job(PEER, 20_000, 20),
     Job(PARTITION, 20_000, 20),
-    Job(FILE, 2_000_000, 20, 1.5),
+    Job(FILE, 2_000_000, 20),
     Job(DEFAULT, 500_000, 20, 4.0),
     Job(DEFAULT, 100_000, 200, 4.0),
 )

@@ -86,8 +86,8 @@ def unreadable(path: str, error: BaseException) -> DataError:
     """Return what to say of a file that cannot be read."""
     if isinstance(error, MemoryError):
         return DataError(
-            f"there is not enough memory to read {printable(path)}. Use fewer columns or jobs, or write it "
-            "in smaller row groups."
+            f"there is not enough memory to read {printable(path)}. Use fewer columns or jobs, or write "
+            "it in smaller row groups."
         )
     reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
     return DataError(
