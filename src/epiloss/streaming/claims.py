@@ -119,15 +119,52 @@ class Pages:
         )
 
 
-def check_pages(data: Any, chunk: Any, path: str) -> Pages:
+@dataclass(frozen=True)
+class Chunk:
+    """What the footer of a Parquet file says of a column of a row group."""
+
+    name: str
+    is_text: bool
+    n_values: int
+    n_bytes: int
+    stored: int
+    first: int
+
+
+def chunks_of(data: Any) -> list[list[Chunk]]:
+    """Return the columns of each row group, from a Parquet file's bytes.
+
+    pyarrow ends the process where it is asked for some columns that are damaged. The footer is a
+    FileMetaData of parquet.thrift: 4 are row groups, whose 1 are columns, whose 3 tells of their pages.
+    """
+    size = _I32.unpack_from(data, len(data) - 8)[0]
+    if not 0 < size <= len(data) - 12:
+        raise ValueError("the footer has no size")
+    footer = _thrift(data[len(data) - 8 - size : len(data) - 8], 0)[0]
+    try:
+        return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("the footer lacks what it must tell") from None
+
+
+def _chunk(facts: Any) -> Chunk:
+    places = [place for place in (facts.get(11), facts[9]) if place]
+    name = b".".join(facts[3]).decode()
+    n_values, n_bytes, stored = (_number(facts, field) for field in (5, 6, 7))
+    return Chunk(name, facts[1] == 6, n_values, n_bytes, stored, min(places, default=0))
+
+
+def check_pages(data: Any, chunk: Chunk, path: str) -> Pages:
     """Check what the pages of a Parquet column chunk expand to, of a file's bytes ``data``.
 
     Each page has a header in Thrift's compact protocol (Apache Parquet, parquet.thrift): 2 is its size
     once it is expanded, 3 as it is stored, 5, 7 and 8 what a page of data, a dictionary or a new page of
     data holds, of which 1 is the number of values.
     """
-    place, n_bytes, n_values, dictionary = _first_page(chunk), 0, 0, 0
-    end = place + chunk.total_compressed_size
+    place, n_bytes, n_values, dictionary = chunk.first, 0, 0, 0
+    if place <= 0:
+        raise ValueError("a column has no pages")
+    end = place + chunk.stored
     while place < min(end, len(data)):
         header, place = _thrift(data, place)
         size, stored = _number(header, 2), _number(header, 3)
@@ -146,22 +183,14 @@ def check_pages(data: Any, chunk: Any, path: str) -> Pages:
 def _number(header: Any, field: int) -> int:
     number = header.get(field) if isinstance(header, dict) else None
     if not isinstance(number, int) or number < 0:
-        raise ValueError("a page's header lacks a size")
+        raise ValueError("a header lacks a size")
     return number
-
-
-def _first_page(chunk: Any) -> int:
-    places = (chunk.dictionary_page_offset, chunk.data_page_offset)
-    first = min((place for place in places if place), default=0)
-    if first <= 0 or chunk.total_compressed_size < 0:
-        raise ValueError("a column has no pages")
-    return int(first)
 
 
 def _thrift(data: Any, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Return the numbers and structures of a structure in Thrift's compact protocol, and its end."""
-    if depth > 8:
-        raise ValueError("a page's header is nested too deeply")
+    if depth > 12:
+        raise ValueError("a header is nested too deeply")
     found: dict[int, Any] = {}
     number = 0
     while True:
@@ -188,10 +217,24 @@ def _value(data: Any, place: int, kind: int, depth: int) -> tuple[Any, int]:
         return None, place + 8
     if kind == 8:
         length, place = _varint(data, place)
-        return None, place + length
+        return bytes(data[place : place + length]), place + length
+    if kind == 9:
+        return _list(data, place, depth)
     if kind == 12:
         return _thrift(data, place, depth + 1)
-    raise ValueError("a page has no header")  # lists and maps are in none
+    raise ValueError("a header holds what is in none")  # as sets and maps
+
+
+def _list(data: Any, place: int, depth: int) -> tuple[list[Any], int]:
+    head = data[place]
+    n, place = (head >> 4, place + 1) if head < 240 else _varint(data, place + 1)
+    if n > len(data) - place:
+        raise ValueError("a list is longer than the file")
+    found = []
+    for _ in range(n):
+        value, place = _value(data, place, head & 15, depth + 1) if head & 15 > 2 else (None, place + 1)
+        found.append(value)
+    return found, place
 
 
 def _varint(data: Any, place: int) -> tuple[int, int]:
@@ -201,7 +244,7 @@ def _varint(data: Any, place: int) -> tuple[int, int]:
         place += 1
         if data[place - 1] < 128:
             return number, place
-    raise ValueError("a page's header has a number that does not end")
+    raise ValueError("a header has a number that does not end")
 
 
 def _whole(data: Any, place: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from epiloss.errors import DataError, printable
 from epiloss.streaming.arrow import arrow
-from epiloss.streaming.claims import Pages, check_claim, check_messages, check_pages
+from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.sources import Part, Source, batch_rows, completed, list_widths, plain_schema
 
@@ -91,6 +91,11 @@ def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None
 
 def unreadable(path: str, error: BaseException) -> DataError:
     """Return what to say of a file that cannot be read."""
+    if isinstance(error, MemoryError):
+        return DataError(
+            f"there is not enough memory to read {printable(path)}. Use fewer columns or jobs, or write "
+            "it in smaller row groups."
+        )
     reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
     return DataError(
         f"{printable(path)} cannot be read: {reason}. Check that the file is whole; what was counted of "
@@ -111,10 +116,10 @@ def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     with _mapped(part.place, part.content) as mapped, parquet.ParquetFile(mapped) as file:
         mapped.seek(0)
         data = memoryview(mapped.read_buffer(mapped.size())).cast("B")
+        chunks = _chunks(part.path, part.state, data)
         for group in range(*(part.groups or (0, 0))):
             meta = file.metadata.row_group(group)
-            chunks = [meta.column(j) for j in range(meta.num_columns)]
-            used = [one for one in chunks if _is_of(one.path_in_schema, columns)]
+            used = [one for one in chunks[group] if _is_of(one.name, columns)]
             pages = sum((check_pages(data, one, part.path) for one in used), Pages())
             least = (
                 min(size, _rows_of_texts(mapped, group, used, part.path)) if pages.dictionary else size
@@ -127,21 +132,32 @@ def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
             yield from table.to_batches(size)  # cheaper than to read in batches
 
 
+_known_chunks: dict[str, tuple[str, list[list[Chunk]]]] = {}  # of the last file
+
+
+def _chunks(path: str, state: str, data: memoryview) -> list[list[Chunk]]:
+    """Return what the footer of a file tells; of a file that is read in many parts, it is read once."""
+    if _known_chunks.get(path, ("", []))[0] != state or not state:
+        _known_chunks.clear()
+        _known_chunks[path] = state, chunks_of(data)
+    return _known_chunks[path][1]
+
+
 def _is_of(path: str, columns: Sequence[str]) -> bool:
     """Tell whether a column of a Parquet file, which may be nested, belongs to one of some columns."""
     return any(path == name or path.startswith(f"{name}.") for name in columns)
 
 
-def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Any], path: str) -> int:
+def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Chunk], path: str) -> int:
     """Return how many rows fit into memory if each has the longest text of its column's dictionary."""
     from pyarrow import compute, parquet
 
     rows = PART_ROWS
     for one in chunks:
         # of most dictionaries the size alone tells that no text in it is long
-        if one.physical_type != "BYTE_ARRAY" or one.num_values * one.total_uncompressed_size <= _WHOLE:
+        if not one.is_text or one.n_values * one.n_bytes <= _WHOLE:
             continue
-        name = one.path_in_schema
+        name = one.name
         with parquet.ParquetFile(mapped, read_dictionary=[name]) as file:
             first = next(file.iter_batches(1, row_groups=[group], columns=[name]), None)
         if first is None or not arrow().types.is_dictionary(first.column(0).type):
@@ -383,11 +399,10 @@ def _check_names(opened: _Opened) -> None:
 
 
 def _without_nulls(schema: Any) -> Any:
-    """Return a schema where a column without any value is one of numbers that are missing."""
+    """Return a schema where a column without values is one of numbers, and any value may be missing."""
     pa = arrow()
-    return pa.schema(
-        [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in schema]
-    )
+    fields = [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in schema]
+    return pa.schema([one.with_nullable(True) for one in fields])
 
 
 def _common_schema(opened: Sequence[_Opened]) -> Any:
