@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,7 +65,6 @@ LINES = b"0,0.5,1\n1,0.5,2\n"
 PACKS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": lambda data: gzip.compress(data, 9),
     "bz2": bz2.compress,
-    "xz": lzma.compress,
     "zstd": lambda data: bytes(pa.compress(data, "zstd", asbytes=True)),
 }
 
@@ -82,7 +80,7 @@ def test_a_text_that_swells_without_end_is_refused(pack: str, tmp_path: Path) ->
     path = tmp_path / "bomb"
     path.write_bytes(swollen(pack))
     assert path.stat().st_size * 500 < HUGE
-    assert "not believed" in entered(READ if pack == "xz" else AUDIT, path)
+    assert "not believed" in entered(AUDIT, path)
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
@@ -91,15 +89,10 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
     assert "over a million bytes" in entered(AUDIT, path)
 
 
-def test_an_xz_file_that_needs_much_memory_to_expand_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.xz"
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**12}]
-    data = bytearray(lzma.compress(b"label,score\n0,0.5\n", filters=filters))
-    place = data.index(bytes([0x21, 0x01, 0x00]))  # the filter, and the size of its dictionary
-    data[place + 2] = 36  # which means a gigabyte
-    data[20:24] = zlib.crc32(bytes(data[12:20])).to_bytes(4, "little")
-    path.write_bytes(bytes(data))
-    assert "Memory usage limit exceeded" in entered(AUDIT, path)
+def test_an_xz_file_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.csv.xz"
+    path.write_bytes(lzma.compress(b"label,score\n0,0.5\n"))
+    assert "expand it by xz -d" in entered(AUDIT, path)
 
 
 def npz(shape: tuple[int, ...], content: bytes, kind: int = zipfile.ZIP_DEFLATED) -> bytes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv as plain_csv
-import io
-import lzma
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,11 @@ _COMPRESSED = {
     b"BZh": "bz2",
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
-    b"\xfd7zXZ\x00": "xz",
 }
 # what files are by which they begin, where they are no tables that are read, and what to do about it
 _OTHERS = {
     b"FEA1": "a Feather file of version 1: write it as Parquet, by pandas.read_feather and to_parquet",
+    b"\xfd7zXZ\x00": "an xz archive: expand it by xz -d",
     b"PK": "a ZIP archive or a spreadsheet: unpack it, or save the sheet as CSV",
     b"\x93NUMPY": "a single NumPy array: save all columns in one archive by numpy.savez",
     b"\x89PNG": "an image",
@@ -45,7 +44,6 @@ _OTHERS = {
 _SEPARATORS = (";", "\t", "|")
 _HEAD = 2**16  # bytes that are looked at to tell how a text is written
 _SWELLS = 500  # times: it is read in parts, and never as a whole in memory
-_EXPANDER = 2**28  # bytes that taking apart an xz file may need
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 
 
@@ -65,61 +63,8 @@ def open_text(path: str, content: bytes | None, compression: str | None) -> Any:
     stored = pa.input_stream(path, compression=None) if content is None else pa.BufferReader(content)
     if compression is None:
         return stored
-    size = stored.size() if content is not None else pa.OSFile(path).size()
-    inner = _Xz(stored) if compression == "xz" else pa.CompressedInputStream(stored, compression)
-    return Expanded(inner, size, path)
-
-
-class Expanded(io.RawIOBase):
-    """A stream that is expanded while it is read, and that does not swell without end."""
-
-    def __init__(self, inner: Any, size: int, path: str) -> None:
-        self._inner, self._size, self._path, self._n = inner, size, path, 0
-
-    def readable(self) -> bool:
-        """Tell that it can be read."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
-        data: bytes = self._inner.read(size if size >= 0 else _HEAD)
-        self._n += len(data)
-        check_claim(self._path, self._n, self._size, "Expand it yourself if you trust it.", _SWELLS)
-        return data
-
-    def close(self) -> None:
-        """Close the file."""
-        self._inner.close()
-        super().close()
-
-
-class _Xz:
-    """The bytes of an xz file, of any number of streams, expanded in bounded memory."""
-
-    def __init__(self, stored: Any) -> None:
-        self._stored, self._left, self._stream = stored, b"", self._new()
-
-    @staticmethod
-    def _new() -> lzma.LZMADecompressor:
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_EXPANDER)
-
-    def read(self, size: int) -> bytes:
-        while True:
-            if self._stream.eof:
-                self._left = self._stream.unused_data or self._stored.read(_HEAD)
-                if not self._left.strip(b"\0"):
-                    return b""
-                self._stream = self._new()
-            elif self._stream.needs_input and not self._left:
-                self._left = self._stored.read(_HEAD)
-                if not self._left:
-                    raise lzma.LZMAError("it ends too early")
-            data, self._left = self._stream.decompress(self._left, size), b""
-            if data:
-                return data
-
-    def close(self) -> None:
-        self._stored.close()
+    # of Arrow's own: a thread of it that calls Python may do so when Python has ended, and crash
+    return pa.CompressedInputStream(stored, compression)
 
 
 def form_of(path: str, content: bytes | None) -> CsvForm:
@@ -203,9 +148,17 @@ def csv_batches(path: str, content: bytes | None, schema: Any, columns: Sequence
     """Read some columns, in batches, as the types of a schema."""
     types = {name: schema.field(name).type for name in columns}
     with told(path, content, types) as form, _reader(path, content, form, types) as batches:
+        stored, expanded = _stored_size(path, content), 0
         for batch in batches:
             _check_quotes(batch, form, path)
+            expanded += batch.nbytes
+            if form.compression is not None:
+                check_claim(path, expanded, stored, "Expand it yourself if you trust it.", _SWELLS)
             yield batch
+
+
+def _stored_size(path: str, content: bytes | None) -> int:
+    return os.stat(path).st_size if content is None else len(content)
 
 
 def _check_quotes(batch: Any, form: CsvForm, path: str) -> None:

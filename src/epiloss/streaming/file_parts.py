@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import io
-import lzma
 import os
 import re
 import stat
@@ -85,7 +84,7 @@ def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None
         yield
     except DataError:
         raise
-    except (*broken, lzma.LZMAError, *more) as error:
+    except (*broken, *more) as error:
         raise unreadable(path, error) from error
 
 
