@@ -88,10 +88,10 @@ def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) ->
     assert not old.exists()
 
 
-def test_the_readme_quotes_the_page_of_the_studies() -> None:
+def test_the_page_of_evidence_quotes_the_page_of_the_studies() -> None:
     root = Path(__file__).parents[1]
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    section = readme[readme.index("## What it finds") : readme.index("## How fast it is")]
+    evidence = (root / "docs" / "evidence.md").read_text(encoding="utf-8")
+    section = evidence[evidence.index("## What it finds") :]
     page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
     quoted = re.findall(r"\d\.\d+", section)
     assert quoted
