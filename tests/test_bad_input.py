@@ -6,14 +6,17 @@ files. An error names column, count, first row and remedy; what is accepted give
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +24,7 @@ import pytest
 from pyarrow import parquet
 
 import epiloss
+from epiloss.cli import main
 
 N = 400
 G = np.random.default_rng(0)
@@ -205,17 +209,25 @@ def of_cli(case: Case, folder: Path) -> dict[str, Any]:
         options += [] if value is True else [f"--{name.replace('_', '-')}", value]
     scores = [word for name in case.scores for word in ("--score", name)]
     command = ["audit", str(folder), "--label", "y", *scores, "--bins", "4", "--method", "partition"]
-    program = [sys.executable, "-m", "epiloss", *command, "--json", *options]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert "Traceback" not in done.stderr
-    if done.returncode == 0:
-        found: dict[str, Any] = json.loads(done.stdout)
+    out, err = io.StringIO(), io.StringIO()
+    code: Any = 0
+    with (
+        patch.object(sys, "argv", ["epiloss", *command, "--json", *options]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    if code == 0:
+        found: dict[str, Any] = json.loads(out.getvalue())
         return found
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
+    assert out.getvalue() == ""
+    assert err.getvalue().count("\n") == 1
     return {
-        "refused": {4: "DataError", 2: "OptionError"}[done.returncode],
-        "text": done.stderr.removeprefix("epiloss: ").strip(),
+        "refused": {4: "DataError", 2: "OptionError"}[code],
+        "text": err.getvalue().removeprefix("epiloss: ").strip(),
     }
 
 

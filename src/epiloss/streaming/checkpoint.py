@@ -20,11 +20,11 @@ from epiloss.streaming.passes import (
     Census,
     Pass,
     PassResult,
-    ScoreSum,
     Survey,
     TakeTally,
     Tally,
 )
+from epiloss.streaming.score_pass import ScoreSum
 from epiloss.streaming.scorecells import cell_shape
 
 _REST = 20  # writing takes at most one part in so many of the time

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import io
 import os
 import re
@@ -13,12 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from epiloss.errors import DataError, printable
 from epiloss.streaming.arrow import arrow
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
+from epiloss.streaming.finding import find_files
 from epiloss.streaming.sources import Part, Source, batch_rows, completed, list_widths, plain_schema
 
 PART_ROWS = 2**20  # of a Parquet file that are read as one part
@@ -26,9 +25,6 @@ _WHOLE = 2**28  # bytes of a row group that is read at once
 _LONGEST = 2**16  # bytes of a text that is repeated by its number in a dictionary
 _MARKS = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without one
-# how files that hold tables are called
-_TABLE = re.compile(r"\.(parquet|pq|csv|tsv|arrow|feather|ipc)(\.(gz|bz2|zst|zstd|lz4|xz))?$")
-_HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
 
 
 @dataclass(frozen=True)
@@ -248,62 +244,6 @@ def _left_out(others: Sequence[str]) -> tuple[str, ...]:
     some = ", ".join(Path(one).name for one in others[:3]) + (", ..." if len(others) > 3 else "")
     n = f"{len(others)} files" if len(others) > 1 else "one file"
     return (printable(f"{n} beside the data, left out: {some}."),)
-
-
-def find_files(
-    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
-    """Return the files, in order, each with what its folders' names say (``country=fr/``).
-
-    Beside them are those of a folder that are not read: where some are called as tables are, the others.
-    """
-    names = [given] if isinstance(given, str | os.PathLike) else list(given)
-    found: dict[str, dict[str, str]] = {}
-    others: list[str] = []
-    for one in names:
-        name = os.fspath(one)
-        for root in _matching(name):
-            if os.path.isdir(root):
-                inside = [path for path in Path(root).rglob("*") if _is_data(path, Path(root))]
-                tables = [path for path in inside if _TABLE.search(path.name.lower())]
-                if tables:
-                    others += sorted(str(path) for path in set(inside) - set(tables))
-                inside = tables or inside
-                found |= {str(path): _folder_values(str(path.relative_to(root))) for path in inside}
-            else:
-                found[root] = _folder_values(root)
-    if not found:
-        raise DataError(
-            printable(f"no file {', '.join(map(str, names))!r}. Check the path or the pattern.")
-        )
-    return sorted(found.items()), others
-
-
-def _matching(name: str) -> list[str]:
-    if os.path.exists(name):
-        return [name]
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name):
-        raise DataError(
-            printable(
-                f"files must be on this machine, got {name!r}. Download it first, or pass "
-                "pyarrow.dataset.dataset(...) of it as X."
-            )
-        )
-    found = glob.glob(name, recursive=True) if glob.has_magic(name) else []
-    if not found:
-        raise DataError(printable(f"no file {name!r}. Check the path or the pattern."))
-    return found
-
-
-def _is_data(path: Path, root: Path) -> bool:
-    hidden = any(part.startswith(_HIDDEN) and "=" not in part for part in path.relative_to(root).parts)
-    return path.is_file() and not hidden
-
-
-def _folder_values(path: str) -> dict[str, str]:
-    folders = Path(path).parts[:-1]
-    pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
-    return {name: unquote(value) for name, value in pairs if name.isidentifier()}
 
 
 @dataclass(frozen=True)

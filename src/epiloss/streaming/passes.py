@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.auditing import binary_problems, score_sums
+from epiloss.auditing import binary_problems
 from epiloss.columns import missing_labels, read_weights
 from epiloss.errors import DataError, RowsError, printable
 from epiloss.features import Place
@@ -22,6 +22,7 @@ from epiloss.regions import RegionStats, RegionSums
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.arrow import arrow, value_counts
 from epiloss.streaming.frozen import Frozen
+from epiloss.streaming.packing import packed, unpacked
 from epiloss.streaming.reading import Reader, Roles, named_groups, plain_labels, plain_numbers
 from epiloss.streaming.scorecells import ScoreCells
 from epiloss.streaming.sources import Part
@@ -75,7 +76,7 @@ class Pass(ABC, Generic[Result]):
         return self.over(part.batches(self.columns), part.name, part.first_row, offset)
 
 
-def _placed(batches: Iterable[Any], part_name: str, first_row: int) -> Iterator[tuple[Any, int, Place]]:
+def placed(batches: Iterable[Any], part_name: str, first_row: int) -> Iterator[tuple[Any, int, Place]]:
     """Return the batches, the rows before each, and how its rows are named."""
     before = 0
     for batch in batches:
@@ -168,7 +169,7 @@ class TakeCensus(Pass[Census]):
         labels: dict[Any, int] = {}
         groups: set[str] = set()
         faults = Faults()
-        for batch, _, at in _placed(batches, part_name, first_row):
+        for batch, _, at in placed(batches, part_name, first_row):
             n_rows += batch.num_rows
             with faults.noted():
                 for label, n in self._labels(batch, at).items():
@@ -275,7 +276,7 @@ class TakeSurvey(Pass[Survey]):
         cells: tuple[ScoreCells, ...] = ()
         faults = Faults()
         n_rows = n_drawn = n_clipped = n_missing = 0
-        for batch, before, at in _placed(batches, part_name, first_row):
+        for batch, before, at in placed(batches, part_name, first_row):
             first = offset + before
             problem = keys = None
             with faults.noted():
@@ -378,7 +379,7 @@ class TakeTally(Pass[Tally]):
         """Add up the rows of a part."""
         sums = [RegionSums(one.n_level_sets, one.rule) for one in self.frozen]
         n_rows = 0
-        for batch, _, at in _placed(batches, part_name, first_row):
+        for batch, _, at in placed(batches, part_name, first_row):
             problem = self.reader.problem(batch, at)
             n_rows += len(problem.labels)
             binaries = binary_problems(problem, self.plan, self.rule)
@@ -386,88 +387,3 @@ class TakeTally(Pass[Tally]):
                 level_set, region, curves = frozen.placed(binary)
                 region_sums.add(level_set, region, binary.labels, binary.scores, binary.weights, curves)
         return Tally(n_rows, tuple(one.stats() for one in sums))
-
-
-@dataclass(frozen=True)
-class ScoreSum(PassResult):
-    """The sum of the rows' losses and of their weights."""
-
-    n_rows: int
-    losses: float
-    weights: float
-
-    def merge(self, other: ScoreSum) -> ScoreSum:
-        """Return the sums of both."""
-        sums = self.losses + other.losses, self.weights + other.weights
-        return ScoreSum(self.n_rows + other.n_rows, *sums)
-
-    def _sums(self) -> tuple[int, float, float]:
-        return self.n_rows, self.losses, self.weights
-
-    def to_bytes(self) -> bytes:
-        """Return the sums as JSON."""
-        return json.dumps(self._sums()).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ScoreSum:
-        """Read the sums from JSON."""
-        return cls(*json.loads(data))
-
-
-@dataclass(frozen=True)
-class TakeScore(Pass[ScoreSum]):
-    """Add up the losses of the rows: all that there is to tell of rows of one class."""
-
-    reader: Reader
-    plan: Plan
-    rule: ScoringRule
-    name: ClassVar[str] = "score"
-    result: ClassVar[type[PassResult]] = ScoreSum
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are added up."""
-        return self.reader.roles.tally
-
-    def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> ScoreSum:
-        """Add up the losses of a part."""
-        total, faults = ScoreSum(0, 0.0, 0.0), Faults()
-        for batch, _, at in _placed(batches, part_name, first_row):
-            with faults.noted():
-                problem = self.reader.problem(batch, at, features=False)
-                sums = score_sums(binary_problems(problem, self.plan, self.rule))
-                total = total.merge(ScoreSum(len(problem.labels), *sums))
-        faults.tell()
-        return total
-
-
-def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any) -> bytes:
-    """Return facts, whole numbers and a table as the bytes of one Arrow stream."""
-    pa = arrow()
-    blobs = [json.dumps({**facts, "shapes": [one.shape for one in arrays]}).encode()]
-    blobs += [np.ascontiguousarray(one, np.int64).tobytes() for one in arrays]
-    blobs.append(b"" if table is None else _stream(table))
-    return _stream(pa.table({"bytes": pa.array(blobs, pa.large_binary())}))
-
-
-def unpacked(data: bytes) -> tuple[dict[str, Any], list[NDArray[np.int64]], Any]:
-    """Return what ``packed`` was given."""
-    pa = arrow()
-    outer = pa.ipc.open_stream(data).read_all()
-    outer.validate(full=True)
-    facts, *blobs, table = outer.column("bytes").to_pylist()
-    known = json.loads(facts)
-    shapes = known.pop("shapes")
-    arrays = [
-        np.frombuffer(blob, np.int64).reshape(shape) for blob, shape in zip(blobs, shapes, strict=True)
-    ]
-    return known, arrays, pa.ipc.open_stream(table).read_all() if table else None
-
-
-def _stream(table: Any) -> bytes:
-    pa = arrow()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

@@ -26,10 +26,8 @@ from epiloss.streaming.passes import (
     Census,
     Pass,
     PassResult,
-    ScoreSum,
     Survey,
     TakeCensus,
-    TakeScore,
     TakeSurvey,
     TakeTally,
 )
@@ -45,6 +43,7 @@ from epiloss.streaming.sampling import (
     read_memory,
     read_sample,
 )
+from epiloss.streaming.score_pass import ScoreSum, TakeScore
 from epiloss.streaming.sources import Source
 from epiloss.validation import (
     TASKS,

@@ -1,0 +1,72 @@
+"""Which files: by name, folder or pattern, and what their folders' names say."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from epiloss.errors import DataError, printable
+
+# how files that hold tables are called
+_TABLE = re.compile(r"\.(parquet|pq|csv|tsv|arrow|feather|ipc)(\.(gz|bz2|zst|zstd|lz4|xz))?$")
+_HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
+
+
+def find_files(
+    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
+    """Return the files, in order, each with what its folders' names say (``country=fr/``).
+
+    Beside them are those of a folder that are not read: where some are called as tables are, the others.
+    """
+    names = [given] if isinstance(given, str | os.PathLike) else list(given)
+    found: dict[str, dict[str, str]] = {}
+    others: list[str] = []
+    for one in names:
+        name = os.fspath(one)
+        for root in _matching(name):
+            if os.path.isdir(root):
+                inside = [path for path in Path(root).rglob("*") if _is_data(path, Path(root))]
+                tables = [path for path in inside if _TABLE.search(path.name.lower())]
+                if tables:
+                    others += sorted(str(path) for path in set(inside) - set(tables))
+                inside = tables or inside
+                found |= {str(path): _folder_values(str(path.relative_to(root))) for path in inside}
+            else:
+                found[root] = _folder_values(root)
+    if not found:
+        raise DataError(
+            printable(f"no file {', '.join(map(str, names))!r}. Check the path or the pattern.")
+        )
+    return sorted(found.items()), others
+
+
+def _matching(name: str) -> list[str]:
+    if os.path.exists(name):
+        return [name]
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name):
+        raise DataError(
+            printable(
+                f"files must be on this machine, got {name!r}. Download it first, or pass "
+                "pyarrow.dataset.dataset(...) of it as X."
+            )
+        )
+    found = glob.glob(name, recursive=True) if glob.has_magic(name) else []
+    if not found:
+        raise DataError(printable(f"no file {name!r}. Check the path or the pattern."))
+    return found
+
+
+def _is_data(path: Path, root: Path) -> bool:
+    hidden = any(part.startswith(_HIDDEN) and "=" not in part for part in path.relative_to(root).parts)
+    return path.is_file() and not hidden
+
+
+def _folder_values(path: str) -> dict[str, str]:
+    folders = Path(path).parts[:-1]
+    pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
+    return {name: unquote(value) for name, value in pairs if name.isidentifier()}

@@ -1,0 +1,67 @@
+"""The pass over data of one class: there is a score to tell, and no loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from epiloss.auditing import binary_problems, score_sums
+from epiloss.planning import Plan
+from epiloss.scoring import ScoringRule
+from epiloss.streaming.passes import Faults, Pass, PassResult, placed
+from epiloss.streaming.reading import Reader
+
+
+@dataclass(frozen=True)
+class ScoreSum(PassResult):
+    """The sum of the rows' losses and of their weights."""
+
+    n_rows: int
+    losses: float
+    weights: float
+
+    def merge(self, other: ScoreSum) -> ScoreSum:
+        """Return the sums of both."""
+        sums = self.losses + other.losses, self.weights + other.weights
+        return ScoreSum(self.n_rows + other.n_rows, *sums)
+
+    def _sums(self) -> tuple[int, float, float]:
+        return self.n_rows, self.losses, self.weights
+
+    def to_bytes(self) -> bytes:
+        """Return the sums as JSON."""
+        return json.dumps(self._sums()).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ScoreSum:
+        """Read the sums from JSON."""
+        return cls(*json.loads(data))
+
+
+@dataclass(frozen=True)
+class TakeScore(Pass[ScoreSum]):
+    """Add up the losses of the rows: all that there is to tell of rows of one class."""
+
+    reader: Reader
+    plan: Plan
+    rule: ScoringRule
+    name: ClassVar[str] = "score"
+    result: ClassVar[type[PassResult]] = ScoreSum
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are added up."""
+        return self.reader.roles.tally
+
+    def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> ScoreSum:
+        """Add up the losses of a part."""
+        total, faults = ScoreSum(0, 0.0, 0.0), Faults()
+        for batch, _, at in placed(batches, part_name, first_row):
+            with faults.noted():
+                problem = self.reader.problem(batch, at, features=False)
+                sums = score_sums(binary_problems(problem, self.plan, self.rule))
+                total = total.merge(ScoreSum(len(problem.labels), *sums))
+        faults.tell()
+        return total
