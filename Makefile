@@ -19,7 +19,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadgroup $(PYTEST_ARGS)
+	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py

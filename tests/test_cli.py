@@ -453,3 +453,19 @@ def test_a_warning_is_one_line_without_the_code_that_it_came_from(
         warnings.simplefilter("always")
         main()
         assert capsys.readouterr().err == "note: the sky is cloudy\n"
+
+
+@pytest.mark.parametrize("option", ["--output", "--report", "--repair", "--save-repair"])
+def test_what_is_read_is_never_written_over(option: str, data: str, run: Run) -> None:
+    before = Path(data).read_bytes()
+    answer = run("audit", data, "--label", "y", "--score", "p", option, data, "--force")
+    assert answer.code == 2
+    assert "is read, and may not be written too" in answer.err
+    assert Path(data).read_bytes() == before
+
+
+def test_a_repair_is_not_written_over_what_it_is_applied_to(data: str, run: Run) -> None:
+    assert run("audit", data, "--label", "y", "--score", "p", "--save-repair", "repair.json").code == 0
+    for output in (data, "repair.json"):
+        answer = run("apply", "repair.json", data, "--score", "p", "--output", output, "--force")
+        assert answer.code == 2

@@ -21,8 +21,6 @@ from epiloss.simulate import Sigmoid
 N, PARTS = 40_000, 8
 OPTIONS: dict[str, Any] = {"memory": "18MB"}
 
-pytestmark = pytest.mark.xdist_group("clusters")  # one after the other: each takes all cores
-
 
 def rows() -> Any:
     g = np.random.default_rng(1)

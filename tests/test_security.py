@@ -70,7 +70,8 @@ def test_no_text_of_the_data_steers_a_terminal(options: tuple[str, ...], tmp_pat
     path = tmp_path / f"data{ESCAPES.replace('/', '')}.parquet"
     parquet.write_table(pa.table(hostile_rows(ESCAPES)), path)
     command = [sys.executable, "-m", "epiloss", "audit", str(path), "--method", "partition"]
-    command += ["--label", f"y{ESCAPES}", "--score", f"p{ESCAPES}", *options]
+    command += ["--label", f"y{ESCAPES}", "--score", f"p{ESCAPES}", "--pos-label", f"yes{ESCAPES}"]
+    command += options
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == (4 if "nothing" in options else 0), done.stderr
     for said in (done.stdout.decode(), done.stderr.decode()):
@@ -113,7 +114,13 @@ def test_no_text_of_the_data_is_markup_in_a_report(grouped: bool, tmp_path: Path
     parquet.write_table(pa.table(rows), path)
     label, score, kind, group = rows
     result = epiloss.audit(
-        label, score, path, method="partition", display=[kind], groups=group if grouped else None
+        label,
+        score,
+        path,
+        method="partition",
+        display=[kind],
+        groups=group if grouped else None,
+        pos_label=f"yes{MARKUP}",
     )
     page = Elements()
     page.feed(result.to_html())
@@ -146,10 +153,10 @@ def test_a_checkpoint_folder_of_links_leads_nowhere_else(data: Path, tmp_path: P
     (kept / "survey.checkpoint").symlink_to(victim)
     (kept / "tally.checkpoint").symlink_to(tmp_path / "new")
     with pytest.raises(epiloss.DataError, match="cannot be read"):
-        epiloss.audit("y", "p", data, method="partition", checkpoint=kept)
+        epiloss.audit("y", "p", data, method="partition", checkpoint=kept, pos_label="yes")
     (kept / "survey.checkpoint").unlink()
     (kept / "survey.checkpoint").symlink_to(tmp_path / "nowhere")
-    epiloss.audit("y", "p", data, method="partition", checkpoint=kept)
+    epiloss.audit("y", "p", data, method="partition", checkpoint=kept, pos_label="yes")
     assert victim.read_text() == "untouched"
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "nowhere").exists()
@@ -160,7 +167,7 @@ def test_an_output_that_is_a_link_replaces_the_link(data: Path, tmp_path: Path) 
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     (tmp_path / "report.html").symlink_to(victim)
-    result = epiloss.audit("y", "p", data, method="partition")
+    result = epiloss.audit("y", "p", data, method="partition", pos_label="yes")
     result.to_html(tmp_path / "report.html")
     assert victim.read_text() == "untouched"
     assert (tmp_path / "report.html").read_text().startswith("<!")
@@ -183,7 +190,7 @@ socket.getaddrinfo = socket.gethostbyname = no_names
 import epiloss
 from epiloss.cli import main
 X = None
-result = epiloss.audit("y", "p", sys.argv[1], n_jobs=2)
+result = epiloss.audit("y", "p", sys.argv[1], n_jobs=2, pos_label="yes")
 result.to_html(sys.argv[2])
 result.repair(epiloss.RegionRecalibrator("regions"))
 sys.argv = ["epiloss", "demo", "--method", "partition"]

@@ -724,23 +724,71 @@ def test_a_repair_is_applied_to_a_folder_batch_by_batch_in_the_order_of_its_rows
     repair = epiloss.RegionRecalibrator().fit(X, y, scores)
     output = tmp_path / f"better.{ending}"
     assert repair_table(repair, folder, ["score"], output) == N
-    np.testing.assert_allclose(
-        read_file(str(output))["score_repaired"], repair.predict(X, scores), rtol=1e-12
-    )
+    written = read_file(str(output))
+    np.testing.assert_allclose(written["score_repaired"], repair.predict(X, scores), rtol=1e-12)
+    assert [str(name).endswith("part1.parquet") for name in written["file"]].count(True) == 15_000
+    np.testing.assert_array_equal(written["row"][:5_000], np.arange(5_000))
 
 
-def test_workers_find_files_that_are_named_from_another_folder_than_theirs(
-    whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_repair_leaves_rows_without_a_score_without_one_and_names_a_wrong_one(
+    whole: Any, tmp_path: Path
 ) -> None:
-    results = []
-    for place in ("here", "there"):
-        folder = tmp_path / place / "logs"
-        folder.mkdir(parents=True)
-        for part in range(2):
-            parquet.write_table(whole.slice(part * 20_000, 20_000), folder / f"{part}.parquet")
-        csv.write_csv(whole.slice(40_000), folder / "rest.csv")
-        monkeypatch.chdir(folder.parent)
-        options: dict[str, Any] = {"exclude": ["when"], "n_jobs": 2}  # of which CSV knows less
-        results.append(audited("logs/[01].parquet", **options))
-        assert audited("logs/rest.csv", **options)["n_samples"] == N - 40_000
-    assert results[0] == results[1]
+    from epiloss.streaming.repaired import repair_table
+
+    some = whole.slice(0, 2_000).select(["a", "b", "score", "label"])
+    scores = some["score"].to_numpy().copy()
+    X = {"a": some["a"].to_numpy(), "b": some["b"].to_numpy()}
+    repair = epiloss.RegionRecalibrator().fit(X, some["label"].to_numpy(), scores)
+
+    def write(ending: str) -> Path:
+        path = tmp_path / f"better.{ending}"
+        repair_table(repair, some.set_column(2, "score", pa.array(scores)), ["score"], path)
+        return path
+
+    scores[7] = np.nan
+    better = parquet.read_table(write("parquet"))["score_repaired"].to_pylist()
+    assert [row for row, one in enumerate(better) if one is None] == [7]
+    scores[9] = 73.0
+    with pytest.raises(epiloss.DataError, match=r"got 73\.0 in column 'score' at row 9 of the table"):
+        write("csv")
+
+
+NAMES = np.array([f"customer {i}" for i in range(N)])
+
+
+def test_names_of_rows_are_not_learned_from_unless_they_are_asked_for(
+    whole: Any,
+) -> None:
+    some = whole.slice(0, 3_000).select(["a", "b", "city", "score", "label"])
+    named = some.append_column("who", pa.array(NAMES[:3_000]))
+    remark = "column 'who' has 3,000 texts in 3,000 rows, too many to learn from: left out."
+    found = epiloss.audit("label", "score", named, row_id="who", method="partition")
+    other = epiloss.audit("label", "score", named, method="partition")
+    assert remark not in found.warnings
+    assert remark in other.warnings
+    assert "who" not in " ".join(map(str, other.regions["rule"]))
+    X = {name: named[name].to_numpy(zero_copy_only=False) for name in ("a", "b", "city", "who")}
+    y, p = some["label"].to_numpy(), some["score"].to_numpy()
+    in_memory = epiloss.audit(y, p, X)
+    assert remark in in_memory.warnings
+    del X["who"]
+    assert in_memory.grouping_loss == epiloss.audit(y, p, X).grouping_loss
+    kept = epiloss.audit("label", "score", named, features=["a", "who"], method="partition")
+    assert remark not in kept.warnings
+
+
+def test_names_of_rows_are_left_out_beyond_memory_too(whole: Any) -> None:
+    named = whole.append_column("who", pa.array(NAMES))
+    found = audited(named, memory="25MB")
+    assert any("column 'who' has" in one and "left out" in one for one in found["warnings"])
+    assert found["n_evaluated"] > 20_000
+
+
+def test_a_column_that_tells_the_label_is_remarked_on(whole: Any) -> None:
+    some = whole.slice(0, 3_000).select(["a", "score", "label"])
+    labels = some["label"].to_numpy()
+    for leak in (labels * 5.0, np.array(["bad", "good"])[labels]):
+        result = epiloss.audit("label", "score", some.append_column("leak", pa.array(leak)))
+        assert any("column 'leak' tells the label of every row" in one for one in result.warnings)
+    clean = epiloss.audit("label", "score", some)
+    assert not any("tells the label" in one for one in clean.warnings)

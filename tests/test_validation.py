@@ -82,7 +82,7 @@ def test_pos_label_chooses_the_positive_class() -> None:
 
 def test_one_score_column_with_texts_as_labels_needs_the_positive_class() -> None:
     labels = np.where(Y == 1, "yes", "no")
-    with pytest.raises(OptionError, match=r"'no', 'yes'.* Pass pos_label='yes', for instance"):
+    with pytest.raises(OptionError, match=r"'no', 'yes'.* Pass pos_label=, one of the two"):
         read(labels)
     assert read(labels, pos_label="yes").warnings == read(Y).warnings
     assert read(labels, classes=["yes", "no"]).classes == ("yes", "no")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import epiloss
@@ -47,8 +48,9 @@ UNSURE, AROUND = loss(0.003, 0.002), loss(0.002, 0.0008)
     ],
 )
 def test_every_branch(base: Audit, grouping: Estimate, calibration: Estimate, kind: str) -> None:
+    calibration = replace(calibration, pvalue=None)
     result = verdict(
-        replace(base, grouping_loss=grouping, calibration_loss=replace(calibration, pvalue=None))
+        replace(base, grouping_loss=grouping, calibration_loss=calibration, partition_bound=grouping)
     )
     assert result.kind == kind
     assert result.matters == pytest.approx(0.0025)
@@ -108,3 +110,26 @@ def test_names_from_the_data_cannot_steer_the_terminal() -> None:
     text = str(result)
     assert "age" in text
     assert "\x1b" not in text
+
+
+def test_what_either_bound_may_have_missed_is_not_called_fine(base: Audit) -> None:
+    small = replace(base, grouping_loss=SMALL, calibration_loss=SMALL)
+    assert verdict(replace(small, partition_bound=SMALL)).kind == FINE
+    assert verdict(replace(small, partition_bound=UNSURE)).kind == UNCLEAR
+
+
+def test_where_no_level_set_is_split_nothing_was_tested() -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    result = epiloss.audit(sample.y, sample.scores, groups=range(3_000))
+    assert result.verdict.kind == UNCLEAR
+
+
+def test_several_labels_a_row_tell_without_features() -> None:
+    sample = Sigmoid().sample(20_000)
+    ratings = np.random.default_rng(0).random((20_000, 3)) < sample.scores[:, None]
+    assert epiloss.audit(ratings.astype(float), sample.scores).verdict.kind == FINE
+
+
+def test_no_number_of_rows_is_told_from_very_little() -> None:
+    sample = Sigmoid().sample(40)
+    assert "rows would tell" not in str(epiloss.audit(sample.y, sample.scores, sample.X).verdict)

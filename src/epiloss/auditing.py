@@ -26,7 +26,7 @@ from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.sensitive import groups_or_sensitive
 from epiloss.summary import summarise
 from epiloss.thread_limits import limited_threads
-from epiloss.validation import OneClassError, Problem, read_problem
+from epiloss.validation import OneClassError, Problem, read_problem, without_names
 
 
 @limited_threads()
@@ -228,6 +228,7 @@ def audit(
         problem = read_problem(y_true, y_prob, X, pos_label=pos_label, classes=classes, **of_rows)
     except OneClassError as error:
         raise scored(error, plan, scoring) from None
+    problem = without_names(problem)
     options["classes"] = [str(name) for name in problem.classes]
     result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:
@@ -380,7 +381,7 @@ def check_options(
         raise OptionError(f"adjust must be 'benjamini-hochberg' or 'max', got {adjust!r}.")
     if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
         raise OptionError(
-            f"n_jobs, the number of threads, must be None, -1 or at least 1, got {n_jobs!r}. "
+            f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. "
             "-1 takes all cores."
         )
 

@@ -5,12 +5,14 @@ Exit codes: 0 done, 1 crash, 2 wrong usage, 3 a loss above its limit, 4 bad data
 
 from __future__ import annotations
 
+import glob
+import io
 import json
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,7 +177,7 @@ def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options
     """
     from epiloss.files import read_whole
 
-    _check_output(options)
+    _check_output(options, _named_files(files))
     alone = read_whole(files[0]) if len(files) == 1 else None
     options["exclude"] = list(options["exclude"])
     for name in ("features", "display", "classes"):
@@ -208,7 +210,7 @@ def apply(
     from epiloss.repair import load_repair
     from epiloss.streaming.repaired import repair_table
 
-    _check_output({"output": output, "force": force})
+    _check_output({"output": output, "force": force}, [repair, *_named_files(files)])
     loaded = load_repair(repair)
     alone = read_whole(files[0]) if len(files) == 1 else None
     tables = list(files) if alone is None else alone
@@ -252,11 +254,20 @@ def main() -> None:
     except DataError as error:
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
-        # the reader has gone; point the stream elsewhere, or flushing it at exit fails again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _let_go_of_output()  # the reader has gone
+        sys.exit(EXIT_CRASH)
     except OSError as error:
+        _let_go_of_output()  # it may be what is full
         _fail(error, EXIT_CRASH)
+
+
+def _let_go_of_output() -> None:
+    """Point the standard output elsewhere: to flush at exit what it could not take would fail again."""
+    try:
+        output = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        return  # which is no file, and is not flushed
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
 
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
@@ -326,10 +337,24 @@ def _write(path: str, write: Callable[[str], object]) -> None:
         raise DataError(f"cannot write {path!r}: {reason}. It is as it was before.") from error
 
 
-def _check_output(options: Mapping[str, Any]) -> None:
+def _check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> None:
     for path in (options.get(name) for name in ("output", "report", "repair", "save_repair")):
+        if path and any(Path(one).exists() and _holds(one, path) for one in inputs):
+            raise click.UsageError(f"{path!r} is read, and may not be written too. Name another file.")
         if path and Path(path).exists() and not options["force"]:
             raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
+
+
+def _named_files(names: Sequence[str]) -> list[str]:
+    """Return files and folders that are named, also by patterns."""
+    return [found for name in names for found in ([name] if Path(name).exists() else glob.glob(name))]
+
+
+def _holds(given: str, path: str) -> bool:
+    """Tell whether a file is the one that is given, or lies in the folder that is."""
+    if not Path(path).exists():
+        return False
+    return os.path.samefile(given, path) or Path(given).resolve() in Path(path).resolve().parents
 
 
 @contextmanager
@@ -358,7 +383,8 @@ def _spoken(text: str) -> str:
         if switch is None and name is None:
             return found.group()
         said = _SWITCHES[switch or name]
-        value_follows = found.group().endswith("=") and text[found.end() : found.end() + 1].strip()
+        next_sign = text[found.end() : found.end() + 1]
+        value_follows = found.group().endswith("=") and next_sign.strip(" ,.;)")
         return f"{said} " if value_follows else said
 
     return _SPOKEN.sub(option, text)

@@ -17,7 +17,7 @@ ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
 _ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
 
 
-def read_array(values: Any, what: str) -> NDArray[Any]:
+def as_array(values: Any, what: str) -> NDArray[Any]:
     """Return values as an array; what a mask hides is missing."""
     if hasattr(values, "collect") and not hasattr(values, "__array__"):
         raise DataError(
@@ -76,7 +76,7 @@ def _is_number(value: object) -> bool:
 
 def read_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
     """Return scores as numbers (n,) or (n, K), whatever they are."""
-    raw = read_array(y_prob, "y_prob")
+    raw = as_array(y_prob, "y_prob")
     if raw.ndim == 0:
         raise DataError(
             f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
@@ -139,7 +139,7 @@ def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> int:
         value = str(scores[tuple(np.argwhere(outside)[0])])
         remedy = (
             "This looks like logits: pass logits=True to convert them, or probabilities."
-            if scores.min() < -ROUNDING
+            if scores.min() < -ROUNDING and np.abs(scores).max() > 1
             else "Pass probabilities, not percentages or counts; logits=True converts logits."
         )
         raise _rows(3, "scores must lie in [0, 1]", value, outside, at, remedy, names)
@@ -163,7 +163,7 @@ def read_labels(
     y_true: Any, scores: Floats, named: tuple[Any, ...] | None, at: Place = HERE
 ) -> NDArray[Any]:
     """Return a label for each row; one-hot rows become the classes' names or numbers."""
-    labels = read_array(y_true, "y_true")
+    labels = as_array(y_true, "y_true")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.shape == scores.shape:
@@ -211,7 +211,7 @@ def from_one_hot(labels: NDArray[Any], at: Place, names: Sequence[str] = ()) -> 
 
 def group_names(groups: Any, what: str) -> NDArray[Any]:
     """Return the name of each row's group; what is missing is a group of its own."""
-    values = read_array(groups, what)
+    values = as_array(groups, what)
     if values.ndim != 1:
         raise DataError(
             f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
@@ -229,7 +229,7 @@ def missing_keys(
 
 def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
     """Return the weights as they are given."""
-    raw = read_array(sample_weight, "sample_weight")
+    raw = as_array(sample_weight, "sample_weight")
     weights = _floats(raw, "weights", "Pass one number per row.", at, names)
     if weights.ndim != 1:
         raise DataError(

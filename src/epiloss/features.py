@@ -14,6 +14,7 @@ from epiloss.errors import DataError, RowsError
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
+_TEXTS, _ROWS_PER_TEXT = 50, 10  # more texts, with fewer rows each, are names of rows
 LARGEST = 3e38  # trees compare features as 32-bit floats
 
 
@@ -83,6 +84,26 @@ class Features:
         """Return some of the rows, without a copy of their values."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def without(self, left_out: Sequence[str]) -> Features | None:
+        """Return the other columns; None if there are none."""
+        kept = [j for j, name in enumerate(self.names) if name not in left_out]
+        if not kept or not isinstance(self.source, tuple):
+            return self if not left_out else None
+        place = {j: at for at, j in enumerate(kept)}
+        return replace(
+            self,
+            source=tuple(self.source[j] for j in kept),
+            names=tuple(self.names[j] for j in kept),
+            categories={place[j]: levels for j, levels in self.categories.items() if j in place},
+            dtypes={place[j]: kind for j, kind in self.dtypes.items() if j in place},
+        )
+
+    def too_varied(self) -> dict[str, int]:
+        """Return the columns of so many texts that each has few rows, and the number of their texts."""
+        many = {self.names[j]: len(levels) for j, levels in self.categories.items()}
+        most = max(_TEXTS, self.n_rows // _ROWS_PER_TEXT)
+        return {name: n for name, n in many.items() if n > most}
 
     def description(self) -> Features:
         """Return the columns without their rows: what other features are to be like."""

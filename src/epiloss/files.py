@@ -103,10 +103,10 @@ def write_table(path: str | Path, columns: Mapping[str, Any]) -> None:
         raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
     table = pa.table(dict(columns))
     with replacing(path) as temporary:
-        writers[ending](_harmless(pa, table) if ending == ".csv" else table, str(temporary))
+        writers[ending](harmless(pa, table) if ending == ".csv" else table, str(temporary))
 
 
-def _harmless(pa: Any, table: Any) -> Any:
+def harmless(pa: Any, table: Any) -> Any:
     """Return a table of which no text is a formula to a spreadsheet: such ones get a quote in front."""
 
     def plain(text: str | None) -> str | None:

@@ -11,6 +11,7 @@ from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
 
+_MOST_CATEGORIES = 200  # of a column
 _BLOCK = 4096  # rows at a time: many categories make a wide matrix
 
 
@@ -18,7 +19,8 @@ class Ridges:
     """Ridge regressions of several strengths from one factorisation.
 
     Numbers are in units of their standard deviation. A category is an indicator in units of 1,
-    so that the rarer it is the more it is shrunk, and has no product with the score.
+    so that the rarer it is the more it is shrunk, and has no product with the score. A column of very
+    many categories is left to the trees: indicators would be as many.
     """
 
     def __init__(self, centre: Floats, scale: Floats, coefficients: Floats) -> None:
@@ -95,15 +97,20 @@ def _numbers(features: Features) -> Floats:
     columns = []
     for j in range(features.n_columns):
         column = features.column(j)[:, None].astype(np.float64)
-        levels = features.categories.get(j)
-        columns.append(column if levels is None else (column == np.arange(len(levels))).astype(float))
+        levels = _n_indicators(features, j)
+        columns.append(column if levels is None else (column == np.arange(levels)).astype(float))
     return np.hstack(columns)
+
+
+def _n_indicators(features: Features, j: int) -> int | None:
+    """Return how many indicators stand for a column; None if it is one of numbers."""
+    levels = features.categories.get(j)
+    if levels is None:
+        return None
+    return len(levels) if len(levels) <= _MOST_CATEGORIES else 0
 
 
 def _is_number(features: Features) -> NDArray[np.bool_]:
     """Tell which columns of ``_numbers`` are numbers."""
-    kinds = [
-        np.full(1 if levels is None else len(levels), levels is None)
-        for levels in map(features.categories.get, range(features.n_columns))
-    ]
-    return np.concatenate(kinds)
+    counts = (_n_indicators(features, j) for j in range(features.n_columns))
+    return np.concatenate([np.full(1 if n is None else n, n is None) for n in counts])

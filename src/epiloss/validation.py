@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from epiloss.classes import encode_labels, positive_class, read_classes
 from epiloss.columns import (
     ROUNDING,
+    as_array,
     checked_scores,
     group_names,
     is_lacking,
     missing_keys,
-    read_array,
     read_labels,
     read_numbers,
     read_weights,
@@ -28,6 +28,7 @@ from epiloss.levelsets import Codes
 from epiloss.scoring import Floats
 
 TASKS = ("binary", "top-label", "classwise", "joint")
+_FIRST = 256  # rows that are looked at to see whether a column can be the label
 _UNEVEN = 0.1  # weights by which rows count as so small a part of them are remarked on
 
 
@@ -90,7 +91,7 @@ def read_problem(
     """Check everything that the user brings, and say in one sentence what is wrong."""
     if task is not None and task not in TASKS:
         raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
-    raw, given = read_numbers(y_prob), read_array(y_true, "y_true")
+    raw, given = read_numbers(y_prob), as_array(y_true, "y_true")
     n = len(raw)
     _check_lengths(n, y_true=len(given) if given.ndim else None)
     rows, remarks = _present(raw, given) if drop_missing else (None, [])
@@ -156,8 +157,11 @@ def task_and_remarks(
     if texts and n_columns == 1 and len(names) == 2 and pos_label is None:
         raise OptionError(
             f"with one score column and labels that are texts, {', '.join(map(repr, names)):.80}, it "
-            f"must be said whose probability the score is. Pass pos_label={names[-1]!r}, for instance."
+            f"must be said whose probability the score is. Pass pos_label=, one of the two."
         )
+    plain = {(0, 1), (-1, 1), (False, True)}
+    if n_columns == 1 and pos_label is None and named is None and not texts and names not in plain:
+        remarks.append(f"the positive class is {names[-1]!r}, the larger; pos_label= changes it.")
     if texts and n_columns > 1:
         order = ", ".join(map(repr, names))
         remarks.append(f"the score columns are of {order:.80}, in this order; classes= changes it.")
@@ -198,7 +202,15 @@ def remarks_on(problem: Problem) -> list[str]:
         if share:
             remarks.append(
                 f"about {share:.0%} of the rows are copies of others, alike in score, features and "
-                "label: intervals are too narrow. Drop them, or name what they belong to as clusters."
+                "label: the grouping loss is overstated and intervals are too narrow. Drop them, or "
+                "name what they belong to as clusters."
+            )
+    if problem.features is not None and problem.task == "binary":
+        leak = told_label(problem.labels, problem.features)
+        if leak is not None:
+            remarks.append(
+                f"column {leak!r} tells the label of every row. If it is known only with the outcome, "
+                "leave it out: all that is found rests on it."
             )
     weights = problem.weights
     if weights is not None:
@@ -209,6 +221,39 @@ def remarks_on(problem: Problem) -> list[str]:
                 "standard errors rest on few rows."
             )
     return remarks
+
+
+def without_names(problem: Problem) -> Problem:
+    """Leave out columns of texts that tell rows apart, as names do."""
+    varied = {} if problem.features is None else problem.features.too_varied()
+    if problem.features is None or not varied:
+        return problem
+    return replace(
+        problem,
+        features=problem.features.without(list(varied)),
+        warnings=(*problem.warnings, *varied_remarks(varied, len(problem.labels))),
+    )
+
+
+def varied_remarks(varied: Mapping[str, int], n_rows: int) -> list[str]:
+    """Say which columns of texts were left out, and why."""
+    return [
+        f"column {name!r} has {n:,} texts in {n_rows:,} rows, too many to learn from: left out."
+        for name, n in varied.items()
+    ]
+
+
+def told_label(labels: Codes, features: Features) -> str | None:
+    """Return the name of a column that takes two values, and with them tells the label of every row."""
+    first = features.take(np.arange(min(len(labels), _FIRST))).matrix
+    same = labels[: len(first)] == labels[0]
+    for j in np.flatnonzero(((first == first[0]) == same[:, None]).all(axis=0)):
+        values = features.column(int(j))
+        one = values == values[0]
+        others = values[~one]
+        if len(others) and (others == others[0]).all() and (one == (labels == labels[0])).all():
+            return features.names[j]
+    return None
 
 
 def _is_empty_mapping(X: Any) -> bool:
@@ -238,7 +283,7 @@ def _read_groups(groups: Any, what: str) -> Groups:
 
 
 def _read_clusters(clusters: Any) -> Codes:
-    values = read_array(clusters, "clusters")
+    values = as_array(clusters, "clusters")
     missing = is_lacking(values)
     if values.ndim == 1 and missing.any():
         raise missing_keys("clusters", missing, HERE)
@@ -247,7 +292,7 @@ def _read_clusters(clusters: Any) -> Codes:
 
 def _scaled(weights: Floats) -> Floats:
     if weights.sum() == 0:
-        raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
+        raise DataError("weights must not all be 0. Leave sample_weight out for equal weights.")
     return scaled_weights(weights, float(weights.max()))
 
 

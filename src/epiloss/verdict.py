@@ -3,7 +3,8 @@
 A loss matters if it is at least ``tolerance`` times the score of knowing nothing but the base rate: by
 default 1%, which for a balanced binary task and the Brier score is 0.0025, or probabilities that are
 off by 5 points. A loss is *there* if its interval lies above 0, and *too small* if it lies below what
-matters. With the grouping loss first, as recalibration cannot undo it:
+matters; the grouping loss only if the interval of what the regions explain does so too, for either bound
+may have missed what the other would find. With the grouping loss first, as recalibration cannot undo it:
 
 ========================  ========================  ===================================
 grouping loss             calibration loss          verdict
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from epiloss.results import Table
 
 TOLERANCE = 0.01
+_MOST_FACTOR, _FEW_ROWS = 1e4, 100
 FINE, RECALIBRATE, REPAIR, UNCLEAR = "fine", "recalibrate", "repair", "unclear"
 
 
@@ -54,6 +56,8 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
     grouping, calibration = (
         _state(loss, matters) for loss in (audit.grouping_loss, audit.calibration_loss)
     )
+    if grouping == "small" and _may_be_more(audit, matters):
+        grouping = "unclear"
     off = _points(audit.grouping_loss, audit)
     if grouping == "large":
         also = " (and recalibrate)" if calibration == "large" else ""
@@ -76,7 +80,8 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
             matters,
             None if grouping == "small" else _rows_needed([audit.grouping_loss], matters, audit),
         )
-    if audit.options["partition"] == "level set" and calibration == "small":
+    alone = audit.options["partition"] == "level set" and audit.irreducible_loss is None
+    if alone and calibration == "small":
         return Verdict(
             UNCLEAR,
             "Right on average, and more cannot be told: without features or groups there is nothing to "
@@ -88,6 +93,13 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
             FINE,
             "Fine as it is: as far as these features can show, what the probabilities are off by is too "
             "small to matter.",
+            matters,
+        )
+    if _untested(audit) and calibration == "small":
+        return Verdict(
+            UNCLEAR,
+            "Right on average, and more was not tested: no level set has two groups of enough rows to "
+            "compare.",
             matters,
         )
     losses = [
@@ -103,6 +115,20 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
         matters,
         rows,
     )
+
+
+def _may_be_more(audit: Audit, matters: float) -> bool:
+    """Tell whether what the regions explain, or a lack of any, leaves room for a loss that matters."""
+    regions = audit.partition_bound
+    beyond = regions.high is not None and regions.high >= matters
+    measured = audit.irreducible_loss is not None  # from several labels a row, no bound
+    return not measured and (beyond or _untested(audit))
+
+
+def _untested(audit: Audit) -> bool:
+    """Tell whether no level set was split, and nothing without bins was found either."""
+    split = len(audit.level_sets) and bool((audit.level_sets["n_regions"] > 1).any())
+    return not split and audit.crossfit_bound is None and audit.irreducible_loss is None
 
 
 def _state(loss: Estimate, matters: float) -> str:
@@ -126,8 +152,8 @@ def _rows_needed(losses: list[Estimate], matters: float, audit: Audit) -> int | 
             return None
         distance = max(loss.value, matters - loss.value, matters / 4)
         factor = max(factor, (2 * loss.stderr / distance) ** 2)
-    if not math.isfinite(factor):
-        return None
+    if not factor <= _MOST_FACTOR or audit.n_samples < _FEW_ROWS:
+        return None  # from so little, no number is worth telling
     needed = 1.2 * factor * audit.n_samples  # a little more, for chance
     step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
     return int(math.ceil(needed / step) * step)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from epiloss.atomic import replacing
+from epiloss.columns import checked_scores
+from epiloss.columns import read_numbers as read_score_numbers
 from epiloss.errors import OptionError
-from epiloss.features import Features
-from epiloss.files import column
+from epiloss.features import Features, Place
+from epiloss.files import column, harmless
 from epiloss.repair import RegionRecalibrator
+from epiloss.scoring import Floats
 from epiloss.streaming.arrow import arrow, is_list, read_matrix, read_numbers
 from epiloss.streaming.objects import open_source
+from epiloss.streaming.passes import placed
 from epiloss.streaming.progress import progress
 from epiloss.streaming.reading import plain_numbers
 from epiloss.streaming.sources import Source
@@ -24,7 +29,8 @@ from epiloss.streaming.sources import Source
 def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], output: str | Path) -> int:
     """Write the repaired scores of files or a table, in their order, and return how many rows there are.
 
-    Each column of scores is written under its name and ``_repaired``.
+    Each column of scores is written under its name and ``_repaired``, missing where a score is. Beside
+    it stand the number of the row and, of several files, the file.
     """
     pa = arrow()
     source = open_source(X)
@@ -32,17 +38,37 @@ def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], outp
     for name in scores:
         column(known, name, "y_prob")
     learned = _columns_of(repair.features_in_, source, scores)
-    fields = [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
+    several = len({part.name for part in source.parts}) > 1
+    fields = [pa.field("file", pa.string())] if several else []
+    fields += [pa.field("row", pa.int64())]
+    fields += [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
     n_rows = 0
     with _writing(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
         for part in source.parts:
-            for batch in part.batches(list(dict.fromkeys([*scores, *learned]))):
-                better = repair.predict(_features(batch, learned, source), _scores(batch, scores))
-                columns = [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
-                write(pa.table([pa.array(one) for one in columns], schema=pa.schema(fields)))
+            batches = part.batches(list(dict.fromkeys([*scores, *learned])))
+            for batch, _, at in placed(batches, part.name, part.first_row):
+                better = _repaired(repair, _features(batch, learned, source), batch, scores, at)
+                columns = [pa.array([part.name] * batch.num_rows)] if several else []
+                columns += [pa.array(at.first + np.arange(batch.num_rows))]
+                columns += [pa.array(one, from_pandas=True) for one in better]
+                write(pa.table(columns, schema=pa.schema(fields)))
                 n_rows += batch.num_rows
                 advance(batch.num_rows)
     return n_rows
+
+
+def _repaired(
+    repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place
+) -> list[Floats]:
+    """Return the columns of repaired scores, NaN in rows where one is missing."""
+    given = read_score_numbers(_scores(batch, names), at, names)
+    present = ~np.isnan(given.reshape(len(given), -1)).any(axis=1)
+    rows = np.flatnonzero(present)
+    better = np.full(given.shape, np.nan)
+    if len(rows):
+        scores, _ = checked_scores(given[rows], replace(at, rows=rows), names)
+        better[rows] = repair.predict(Features.read(X).take(rows), scores)
+    return [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
 
 
 def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> list[str]:
@@ -108,5 +134,8 @@ def _writing(path: str | Path, schema: Any) -> Iterator[Any]:
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
+    pa = arrow()
+    is_csv = ending == ".csv"
+    schema = harmless(pa, schema.empty_table()).schema if is_csv else schema
     with replacing(path) as temporary, writers[ending](str(temporary), schema) as writer:
-        yield writer.write_table
+        yield (lambda table: writer.write_table(harmless(pa, table))) if is_csv else writer.write_table

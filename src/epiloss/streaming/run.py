@@ -42,6 +42,7 @@ from epiloss.streaming.sampling import (
     no_rows,
     read_memory,
     read_sample,
+    without_named_columns,
 )
 from epiloss.streaming.score_pass import ScoreSum, TakeScore
 from epiloss.streaming.sources import Source
@@ -241,6 +242,9 @@ def _audited(
     if all(isinstance(part, FilePart) and part.kind == "csv" for part in source.parts):
         names = {part.name for part in source.parts}
         check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
+    if columns.features is None:
+        sample, read, left_out = without_named_columns(sample, read)
+        warnings += left_out
     warnings += remarks_on(sample.problem)
     sample = replace(sample, problem=replace(sample.problem, warnings=tuple(warnings)))
     _check_two_classes(sample, census)
@@ -286,7 +290,7 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     warnings += [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
     warnings += chosen
     if roles.weight is not None and census.largest_weight == 0:
-        raise DataError("weights must not all be 0. Pass sample_weight=None for equal weights.")
+        raise DataError("weights must not all be 0. Leave sample_weight out for equal weights.")
     read = reader(
         source.schema,
         roles,

@@ -15,7 +15,7 @@ from epiloss.features import Place
 from epiloss.streaming.arrow import TEXT, FeatureColumns
 from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
 from epiloss.streaming.reading import Reader
-from epiloss.validation import Problem
+from epiloss.validation import Problem, varied_remarks
 
 MOST = 250_000  # rows of a sample, on half of which regions are learned
 _LEAST = 10_000  # rows of a sample; below, the memory is too small
@@ -87,6 +87,22 @@ class Sample:
     def displayed(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return columns to show, in the order of the rows."""
         return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
+
+
+def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reader, list[str]]:
+    """Leave out columns of texts that tell rows apart, as names do."""
+    problem = sample.problem
+    varied = {} if problem.features is None else problem.features.too_varied()
+    if problem.features is None or not varied:
+        return sample, reader, []
+    kept = replace(problem, features=problem.features.without(list(varied)))
+    columns = replace(
+        reader.columns,
+        columns=tuple(one for one in reader.columns.columns if one.name not in varied),
+        categories={name: one for name, one in reader.columns.categories.items() if name not in varied},
+    )
+    remarks = varied_remarks(varied, len(problem.labels))
+    return replace(sample, problem=kept), replace(reader, columns=columns), remarks
 
 
 def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
