@@ -33,7 +33,6 @@ def judged(printed: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("clusters")
 def test_scale_is_measured_and_killed_workers_change_nothing(tmp_path: Path) -> None:
     printed, saved = run("scale.py", tmp_path / "scale.json")
     assert judged(printed) >= 6

@@ -21,7 +21,6 @@ from determinism_scenarios import scenarios, write_files
 from epiloss.simulate import Sigmoid
 from epiloss.thread_limits import limited_threads
 
-pytestmark = pytest.mark.xdist_group("determinism")  # so that the expected digests are made once
 SCRIPT = Path(__file__).with_name("determinism_scenarios.py")
 PLAIN = {
     "OMP_NUM_THREADS": "1",

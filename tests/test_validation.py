@@ -163,6 +163,23 @@ def test_rows_without_a_cluster_are_refused() -> None:
         read(clusters=clusters)
 
 
+def test_pandas_objects_in_another_order_are_remarked_on() -> None:
+    index = np.arange(N)[::-1] + 100
+    scores, labels = pd.Series(S, index), pd.Series(Y, index)
+    frame = pd.DataFrame({"a": S}, index)
+    assert not any("index" in one for one in read(labels, scores, frame).warnings)
+    assert not any("index" in one for one in read(labels.to_numpy(), scores, frame).warnings)
+    said = [one for one in read(labels, scores, frame.sort_index()).warnings if "index" in one]
+    assert len(said) == 1
+    assert said[0].startswith("X has the index of y_prob in another order")
+
+
+def test_logits_that_look_like_probabilities_are_remarked_on() -> None:
+    told = "all logits lie in [0, 1]: are they probabilities already?"
+    assert told in read(Y, S, logits=True).warnings
+    assert told not in read(Y, 6 * S - 3, logits=True).warnings
+
+
 # copies
 
 

@@ -105,8 +105,8 @@ def checked_scores(
     """
     if not len(scores):
         raise DataError(
-            "the data must hold at least one row with a score and a label, got none. "
-            "Check the input's filter."
+            "the data must hold at least one row with a score and a label, got none: all were left out "
+            "for want of one. Check the columns' names and the input's filter."
         )
     n_clipped = 0
     if logits:

@@ -98,6 +98,9 @@ def read_problem(
     if rows is not None:
         raw, given = raw[rows], given[rows]
     at = HERE if rows is None else Place(rows=rows)
+    remarks += misaligned_remarks(y_prob, y_true=y_true, X=X)
+    if logits and raw.min() >= 0 and raw.max() <= 1:
+        remarks.append("all logits lie in [0, 1]: are they probabilities already?")
     scores, clipped = checked_scores(raw, at, logits=logits)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
     named = read_classes(classes, max(n_columns, 2))
@@ -138,6 +141,22 @@ def read_problem(
     )
     problem = _with_two_classes(without_zero_weights(problem))
     return replace(problem, warnings=(*problem.warnings, *remarks_on(problem)))
+
+
+def misaligned_remarks(y_prob: Any, **others: Any) -> list[str]:
+    """Say where pandas objects have one index in different orders: rows are taken by their places."""
+    found = []
+    one: Any = getattr(y_prob, "index", None)
+    for name, other in others.items():
+        two: Any = getattr(other, "index", None)
+        if not (hasattr(one, "equals") and hasattr(two, "equals")) or one.equals(two):
+            continue
+        if len(one) == len(two) and set(one) == set(two):
+            found.append(
+                f"{name} has the index of y_prob in another order, and rows are taken by their places: "
+                "align them by .loc[y_prob.index] if they are to match."
+            )
+    return found
 
 
 def task_and_remarks(

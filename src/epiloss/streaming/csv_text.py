@@ -113,6 +113,8 @@ def _check_kind(path: str, head: bytes) -> None:
         raise DataError(
             f"{name} is no table: it is {what}. Parquet, CSV, Arrow files and NPZ archives are read."
         )
+    if re.match(rb"\s*(\{|\[\s*[\[{])", head):
+        raise DataError(f"{name} is no table: it is JSON. Write it as CSV or Parquet.")
     if b"\0" in head:
         raise DataError(
             f"{name} is no table: it holds bytes that are no text. Parquet, CSV, Arrow files and NPZ "
