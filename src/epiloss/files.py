@@ -9,14 +9,17 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from epiloss.atomic import replacing
-from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
+from epiloss.errors import DataError, NoColumnError, OptionError, printable
+from epiloss.streaming.arrow import arrow
 from epiloss.streaming.claims import check_claim
 from epiloss.streaming.file_parts import in_words, read_table
 
@@ -56,7 +59,7 @@ def read_whole(path: str) -> Any:
     if path != "-" and not _is_archive(path, None):
         return None
     columns = read_file(path)
-    pa = _arrow()[0]
+    pa = arrow()
     with in_words(path):
         arrays = {name: _arrow_array(pa, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) > 1:
@@ -91,22 +94,39 @@ def _arrow_array(pa: Any, values: Any) -> Any:
 
 def write_table(path: str | Path, columns: Mapping[str, Any]) -> None:
     """Write columns as Parquet, CSV or Arrow, as the name's ending says, wholly or not at all."""
-    pa, csv, feather, parquet = _arrow()
+    table = arrow().table(dict(columns))
+    with writing_table(path, table.schema) as write:
+        write(table)
+
+
+@contextmanager
+def writing_table(path: str | Path, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """Give what writes tables of a schema one after the other into a file, wholly or not at all."""
+    pa = arrow()
+    from pyarrow import csv, parquet
+
     writers = {
-        ".parquet": parquet.write_table,
-        ".csv": csv.write_csv,
-        ".arrow": feather.write_feather,
-        ".feather": feather.write_feather,
+        ".parquet": parquet.ParquetWriter,
+        ".csv": csv.CSVWriter,
+        ".arrow": pa.ipc.new_file,
+        ".feather": pa.ipc.new_file,
     }
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
-    table = pa.table(dict(columns))
-    with replacing(path) as temporary:
-        writers[ending](harmless(pa, table) if ending == ".csv" else table, str(temporary))
+    plain = partial(_harmless, pa) if ending == ".csv" else _as_it_is
+    with (
+        replacing(path) as temporary,
+        writers[ending](str(temporary), plain(schema.empty_table()).schema) as writer,
+    ):
+        yield lambda table: writer.write_table(plain(table))
 
 
-def harmless(pa: Any, table: Any) -> Any:
+def _as_it_is(table: Any) -> Any:
+    return table
+
+
+def _harmless(pa: Any, table: Any) -> Any:
     """Return a table of which no text is a formula to a spreadsheet: such ones get a quote in front."""
 
     def plain(text: str | None) -> str | None:
@@ -186,17 +206,6 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
         array = np.lib.format.read_array(stream, allow_pickle=False)
         native = dtype.newbyteorder("=") if dtype.kind != "f" or dtype.itemsize <= 8 else np.float64
         return array.astype(native, copy=False)
-
-
-def _arrow() -> tuple[Any, Any, Any, Any]:
-    try:
-        import pyarrow
-        from pyarrow import csv, feather, parquet
-    except ImportError:
-        raise MissingExtraError(
-            "files need pyarrow, which is not installed. Run: pip install 'epiloss[files]'"
-        ) from None
-    return pyarrow, csv, feather, parquet
 
 
 def _columns(table: Any) -> FileColumns:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epiloss.atomic import replacing
 from epiloss.columns import checked_scores
 from epiloss.columns import read_numbers as read_score_numbers
-from epiloss.errors import OptionError
 from epiloss.features import Features, Place
-from epiloss.files import column, harmless
+from epiloss.files import column, writing_table
 from epiloss.repair import RegionRecalibrator
 from epiloss.scoring import Floats
 from epiloss.streaming.arrow import arrow, is_list, read_matrix, read_numbers
@@ -43,7 +40,7 @@ def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], outp
     fields += [pa.field("row", pa.int64())]
     fields += [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
     n_rows = 0
-    with _writing(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
+    with writing_table(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
         for part in source.parts:
             batches = part.batches(list(dict.fromkeys([*scores, *learned])))
             for batch, _, at in placed(batches, part.name, part.first_row):
@@ -118,24 +115,3 @@ def _values(values: Any) -> Any:
 def _scores(batch: Any, names: Sequence[str]) -> Any:
     chosen = [plain_numbers(batch.column(name)) for name in names]
     return chosen[0] if len(chosen) == 1 else np.column_stack(chosen)
-
-
-@contextmanager
-def _writing(path: str | Path, schema: Any) -> Iterator[Any]:
-    """Give what writes tables one after the other, as the name's ending says, wholly or not at all."""
-    from pyarrow import csv, ipc, parquet
-
-    writers = {
-        ".parquet": parquet.ParquetWriter,
-        ".csv": csv.CSVWriter,
-        ".arrow": ipc.new_file,
-        ".feather": ipc.new_file,
-    }
-    ending = Path(path).suffix.lower()
-    if ending not in writers:
-        raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
-    pa = arrow()
-    is_csv = ending == ".csv"
-    schema = harmless(pa, schema.empty_table()).schema if is_csv else schema
-    with replacing(path) as temporary, writers[ending](str(temporary), schema) as writer:
-        yield (lambda table: writer.write_table(harmless(pa, table))) if is_csv else writer.write_table
