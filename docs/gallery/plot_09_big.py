@@ -65,18 +65,21 @@ with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_addres
 print("dask:", spread.grouping_loss == result.grouping_loss)
 
 # %%
-# Spark and Ray need Java or a large package, so they are not run here but by the tests in
-# ``tests/test_engines.py``, which also kill workers on the way:
-#
-# .. code-block:: python
-#
-#     # test_spark_gives_the_same_bits_also_when_a_worker_kills_itself
-#     epiloss.audit("label", "score", spark.table("logs"))
-#     epiloss.audit("label", "score", "logs/", engine="spark:local[2,4]")
-#
-#     # test_ray_gives_the_same_bits_also_when_a_worker_kills_itself
-#     epiloss.audit("label", "score", "logs/", engine="ray")
-#
+# Spark and Ray are engines too, where they are installed: ``engine="spark"``, with ``:ADDRESS`` of a
+# cluster, a ``SparkSession``, or ``"ray"``; a Spark data frame, ``spark.table("logs")``, is read where
+# it lies. The tests also kill workers on the way, and the bits stay the same
+# (``test_spark_gives_the_same_bits_also_when_a_worker_kills_itself`` in ``tests/test_engines.py``).
+
+from importlib.util import find_spec
+
+for package, engine in {"ray": "ray", "pyspark": "spark:local[2]"}.items():
+    if find_spec(package) is None:
+        print(f"{package} is not installed")
+        continue
+    spread = epiloss.audit("label", "score", logs, memory="200MB", engine=engine)
+    print(f"{package}:", spread.grouping_loss == result.grouping_loss)
+
+# %%
 # Tables
 # ------
 # A polars lazy frame, a pyarrow data set, a duckdb relation or a Hugging Face data set may stand in
