@@ -52,7 +52,8 @@ class Features:
         """The values (n, d): a copy, unless all rows of a matrix count."""
         if not isinstance(self.source, tuple):
             return self.source if self.rows is None else self.source[self.rows]
-        return np.column_stack([self.column(j) for j in range(self.n_columns)])
+        with np.errstate(invalid="ignore"):  # of single floats that are no numbers, each in its own way
+            return np.column_stack([self.column(j) for j in range(self.n_columns)])
 
     @property
     def is_embedding(self) -> bool:

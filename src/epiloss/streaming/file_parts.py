@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import arrow
+from epiloss.streaming.arrow import arrow, is_text
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.finding import find_files
@@ -64,11 +64,12 @@ class FilePart(Part):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read the part; what is wrong with the file is said with its name."""
         stored = [name for name in columns if name not in self.constants]
+        is_coded = arrow().types.is_dictionary
         with in_words(self.path):
             for batch in _READERS[self.kind](self, stored):
                 if batch.num_rows:
-                    if any(map(arrow().types.is_dictionary, batch.schema.types)):
-                        batch.validate(full=True)  # that no number is beyond the dictionary
+                    if any(is_text(kind) or is_coded(kind) for kind in batch.schema.types):
+                        batch.validate(full=True)  # that texts are UTF-8, and codes in the dictionary
                     yield completed(batch, self.schema, columns, self.constants)
 
 
