@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from epiloss.engines.base import LEAST_TRIES, Done, Engine, Task, finished
@@ -54,7 +57,25 @@ def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[D
     from joblib import Parallel, delayed
 
     run = Parallel(n_jobs, return_as="generator_unordered", max_nbytes=None, batch_size=1)
-    yield from run(delayed(finished)(work, part, offset) for part, offset in tasks)
+    with _deaf_to_interrupts():
+        results = run(delayed(finished)(work, part, offset) for part, offset in tasks)
+    yield from results
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Let processes be started that do not hear Ctrl-C: this one does, and it ends them.
+
+    They take over that it is ignored; a handler, or a mask, they would not.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where no thread but the main one may say so
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 def _dead() -> tuple[type[Exception], ...]:
