@@ -305,16 +305,21 @@ def answers(folders: Path) -> Callable[[str, str], dict[str, Any]]:
     return find
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("name", CASES)
+CELLS = [
+    (name, door)
+    for name, case in CASES.items()
+    for door in DOORS
+    if door != "arrays" or not case.text  # arrays are no files
+]
+
+
+@pytest.mark.parametrize(("name", "door"), CELLS)
 def test_each_kind_of_input_is_answered_alike_at_each_door(
     name: str, door: str, answers: Callable[[str, str], dict[str, Any]]
 ) -> None:
     if door in PACKAGES and find_spec(PACKAGES[door]) is None:
         pytest.skip(f"{door} is not installed")
     case = CASES[name]
-    if case.text and door == "arrays":
-        return  # which are no files
     found = answers(door, name)
     if case.refused:
         assert found.get("refused") == case.refused, found.get("warnings")
