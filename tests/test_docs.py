@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 
 import epiloss
 import epiloss.plot
+from epiloss.cli import main
+from epiloss.files import write_table
 from epiloss.simulate import MultiClass, Sigmoid
 
 ROOT = Path(__file__).parents[1]
@@ -116,3 +120,29 @@ def test_code_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.Mo
 
     plt.close("all")
     assert names["result"].n_samples == 900
+
+
+def test_the_commands_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In their order, on small data under the names that the page uses."""
+    names = names_of_the_pages(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    columns = {"y": names["y_true"], "p": names["y_prob"], "a": names["X"][:, 0]}
+    columns |= {"id": np.arange(900), "hospital": names["hospital"]}
+    for path in ("predictions.parquet", "predictions.csv", "tomorrow.csv", "logs/part.parquet"):
+        write_table(path, columns)
+    np.savez("embeddings.npz", y=names["y_true"], p=names["y_prob"], X=names["X"])
+    page = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^epiloss [^#\n]*", page, re.MULTILINE)
+    assert len(commands) >= 8
+    for command in commands:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+        assert code == (3 if "--fail-above" in command else 0), capsys.readouterr().err
+    for written in ("report.html", "better.csv", "repair.json", "tomorrow_better.csv", "kept"):
+        assert (tmp_path / written).exists()

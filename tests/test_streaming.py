@@ -792,3 +792,25 @@ def test_a_column_that_tells_the_label_is_remarked_on(whole: Any) -> None:
         assert any("column 'leak' tells the label of every row" in one for one in result.warnings)
     clean = epiloss.audit("label", "score", some)
     assert not any("tells the label" in one for one in clean.warnings)
+
+
+def test_rows_that_break_two_rules_are_not_counted_together(whole: Any) -> None:
+    some = whole.slice(0, 1_000)
+    labels = [None if i in (5, 700) else one for i, one in enumerate(some["label"].to_pylist())]
+    weights = np.where(np.arange(1_000) % 100 == 3, -1.0, 1.0)
+    place = {name: some.column_names.index(name) for name in ("label", "weight")}
+    wrong = some.set_column(place["label"], "label", pa.array(labels))
+    wrong = wrong.set_column(place["weight"], "weight", pa.array(weights))
+    with pytest.raises(epiloss.DataError, match=r"labels must not be missing.* row 5 .*\(2 rows in all"):
+        epiloss.audit("label", "score", wrong, sample_weight="weight")
+
+
+def test_copies_are_told_beside_a_column_of_names_in_memory_and_from_a_table(whole: Any) -> None:
+    some = whole.slice(0, 1_000).select(["a", "b", "score", "label"])
+    twice = pa.concat_tables([some, some]).append_column("who", pa.array(NAMES[:2_000]))
+    X = {name: twice[name].to_numpy(zero_copy_only=False) for name in ("a", "b", "who")}
+    for result in (
+        epiloss.audit("label", "score", twice, method="partition"),
+        epiloss.audit(twice["label"].to_numpy(), twice["score"].to_numpy(), X, method="partition"),
+    ):
+        assert any("about 50% of the rows are copies" in one for one in result.warnings)

@@ -125,8 +125,9 @@ def test_an_error_after_rows_were_left_out_names_the_row_as_it_was_given() -> No
 
 
 def test_nothing_is_left_to_audit_where_all_scores_are_missing() -> None:
-    with pytest.raises(DataError, match="at least one row with a score and a label"):
-        read(Y, np.full(N, NAN), drop_missing=True)
+    for logits in (False, True):
+        with pytest.raises(DataError, match="at least one row with a score and a label"):
+            read(Y, np.full(N, NAN), drop_missing=True, logits=logits)
 
 
 def test_logits_become_probabilities_on_request() -> None:
@@ -196,11 +197,12 @@ def test_the_share_of_copied_rows_is_told(n: int, share: float) -> None:
     y, scores, X = copies(round(n * (1 - share)), 0)
     rows = np.concatenate([np.arange(len(y)), np.arange(n - len(y))])
     said = [one for one in read(y[rows], scores[rows], X[rows]).warnings if "copies" in one]
+    assert not any("copies" in one for one in read(y, scores, X).warnings)
     if n * share < 50:  # too few to tell from chance
+        assert said == []
         return
     told = float(said[0].split("%")[0].removeprefix("about ")) / 100
     assert told == pytest.approx(share, abs=0.02)
-    assert not any("copies" in one for one in read(y, scores, X).warnings)
 
 
 def test_rows_that_are_alike_by_chance_are_no_copies() -> None:

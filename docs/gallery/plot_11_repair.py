@@ -66,7 +66,7 @@ plt.show()
 # .. code-block:: none
 #
 #     epiloss audit today.csv --label y --score p --repair better.csv --save-repair repair.json
-#     epiloss apply repair.json tomorrow.csv --score p --output better.csv
+#     epiloss apply repair.json tomorrow.csv --score p --output tomorrow_better.csv
 #
 # What decisions cost
 # -------------------

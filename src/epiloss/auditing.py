@@ -17,6 +17,7 @@ from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.learners import resolve_learner
 from epiloss.levelsets import checked_count
 from epiloss.models import described
+from epiloss.options import check_arrays, check_options, seed_of
 from epiloss.partition import resolve_partition
 from epiloss.planning import BinaryProblem, Plan, stream
 from epiloss.recalibration import resolve_recalibrator
@@ -26,7 +27,7 @@ from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.sensitive import groups_or_sensitive
 from epiloss.summary import summarise
 from epiloss.thread_limits import limited_threads
-from epiloss.validation import OneClassError, Problem, read_problem, without_names
+from epiloss.validation import OneClassError, Problem, read_problem
 
 
 @limited_threads()
@@ -211,7 +212,7 @@ def audit(
         return audit_stream(
             X, columns, plan, scoring, options, engine=engine, memory=memory, checkpoint=checkpoint
         )
-    _check_arrays(
+    check_arrays(
         X,
         features=features is None,
         exclude=not exclude,
@@ -225,10 +226,10 @@ def audit(
         check_for_ratings(scoring, recalibrate, drop_missing=drop_missing)
         y_true, pos_label = ratings.drawn(stream(seed, "drawn labels")), None
     try:
-        problem = read_problem(y_true, y_prob, X, pos_label=pos_label, classes=classes, **of_rows)
+        of_rows |= {"pos_label": pos_label, "classes": classes}
+        problem = read_problem(y_true, y_prob, X, leave_out_names=True, **of_rows)
     except OneClassError as error:
         raise scored(error, plan, scoring) from None
-    problem = without_names(problem)
     options["classes"] = [str(name) for name in problem.classes]
     result = measured(problem, plan, scoring, options, read_display(display, problem))
     if ratings is None:
@@ -236,27 +237,11 @@ def audit(
     return with_ratings(result, ratings, problem, level=level, generator=stream(seed, "ratings"))
 
 
-def _check_arrays(X: Any, **unused: bool) -> None:
-    """Refuse what only files and tables can follow, whose columns are named."""
-    if isinstance(X, str | os.PathLike):
-        raise OptionError(
-            f"with labels as an array, X must be features, got the path {os.fspath(X)!r}. Name the "
-            f"columns of the file instead: audit('label', 'score', {os.fspath(X)!r})."
-        )
-    given = [name for name, is_default in unused.items() if not is_default]
-    if given:
-        raise OptionError(
-            f"{given[0]} is for files and tables whose columns are named, got arrays. Leave it out, or "
-            "pass names: audit('label', 'score', 'file.parquet')."
-        )
-
-
 def scored(error: OneClassError, plan: Plan, rule: ScoringRule) -> DataError:
     """Return the error with the score, which one class is enough for."""
-    if error.problem is None:
-        return error
+    assert error.problem is not None  # which rows in memory are
     total, weight = score_sums(binary_problems(error.problem, plan, rule))
-    return DataError(f"{error} The score ({rule.name}) of these rows is {total / weight:.5g}.")
+    return error.scored(rule.name, total / weight)
 
 
 def score_sums(binaries: Sequence[BinaryProblem]) -> tuple[float, float]:
@@ -363,46 +348,3 @@ def binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bin
         )
         for k, name in enumerate(problem.classes)
     ]
-
-
-def check_options(
-    *, split: float, repeats: int, level: float, method: str, adjust: str, n_jobs: int | None
-) -> None:
-    """Refuse options that mean nothing."""
-    if not _is_real(split) or not 0 < split < 1:
-        raise OptionError(f"split, the part of the rows that learns, must lie in (0, 1), got {split!r}.")
-    if not _is_whole(repeats) or repeats < 1:
-        raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
-    if not _is_real(level) or not 0 < level < 1:
-        raise OptionError(f"level must lie in (0, 1), got {level!r}. Use 0.95 for 95% intervals.")
-    if method not in ("partition", "crossfit", "auto"):
-        raise OptionError(f"method must be 'partition', 'crossfit' or 'auto', got {method!r}.")
-    if adjust not in ("benjamini-hochberg", "max"):
-        raise OptionError(f"adjust must be 'benjamini-hochberg' or 'max', got {adjust!r}.")
-    if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
-        raise OptionError(
-            f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. "
-            "-1 takes all cores."
-        )
-
-
-def _is_whole(value: Any) -> bool:
-    return _is_real(value) and float(value).is_integer()
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def seed_of(random_state: int | np.random.Generator | None) -> int:
-    """Return the one number that all randomness is drawn from."""
-    if random_state is None:
-        random_state = np.random.default_rng()
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**63))
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return int(random_state)
-    raise OptionError(
-        "random_state must be None, a whole number of at least 0 or a numpy Generator, "
-        f"got {random_state!r}."
-    )

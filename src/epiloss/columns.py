@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from epiloss.errors import DataError, RowsError
+from epiloss.errors import INFINITE, KEY, KIND, MISSING, OUTSIDE, SUM, WEIGHT, DataError, RowsError
 from epiloss.features import HERE, Place, is_missing, unmasked
 from epiloss.scoring import Floats
 
@@ -44,7 +44,7 @@ def _floats(
         wrong = np.array([not _is_number(value) for value in array.ravel().tolist()])
         wrong = wrong.reshape(array.shape)
         value = f"{array[tuple(np.argwhere(wrong)[0])]!r:.40}"
-        raise _rows(0, f"{what} must be numbers", value, wrong, at, remedy, names) from None
+        raise _rows(KIND, f"{what} must be numbers", value, wrong, at, remedy, names) from None
 
 
 def _rows(
@@ -74,7 +74,7 @@ def _is_number(value: object) -> bool:
     return True
 
 
-def read_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
+def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
     """Return scores as numbers (n,) or (n, K), whatever they are."""
     raw = as_array(y_prob, "y_prob")
     if raw.ndim == 0:
@@ -93,7 +93,7 @@ def read_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Fl
 
 def read_scores(y_prob: Any) -> Floats:
     """Return checked scores, a column for each class where there are several."""
-    return checked_scores(read_numbers(y_prob), HERE)[0]
+    return checked_scores(score_numbers(y_prob), HERE)[0]
 
 
 def checked_scores(
@@ -119,16 +119,21 @@ def checked_scores(
     return scores, n_clipped
 
 
+def lacks_score(scores: Floats) -> NDArray[np.bool_]:
+    """Tell which rows lack a score, of one column or several."""
+    return np.asarray(np.isnan(scores.reshape(len(scores), -1)).any(axis=1))
+
+
 def _check_finite(scores: Floats, at: Place, names: Sequence[str]) -> None:
     missing = np.isnan(scores)
     if missing.any():
         remedy = "Pass drop_missing=True to leave such rows out, or repair them."
-        raise _rows(1, "scores must not be missing", "none", missing, at, remedy, names)
+        raise _rows(MISSING, "scores must not be missing", "none", missing, at, remedy, names)
     infinite = np.isinf(scores)
     if infinite.any():
         value = str(scores[tuple(np.argwhere(infinite)[0])])
         remedy = "Pass probabilities between 0 and 1."
-        raise _rows(2, "scores must be finite", value, infinite, at, remedy, names)
+        raise _rows(INFINITE, "scores must be finite", value, infinite, at, remedy, names)
 
 
 def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> int:
@@ -142,7 +147,7 @@ def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> int:
             if scores.min() < -ROUNDING and np.abs(scores).max() > 1
             else "Pass probabilities, not percentages or counts; logits=True converts logits."
         )
-        raise _rows(3, "scores must lie in [0, 1]", value, outside, at, remedy, names)
+        raise _rows(OUTSIDE, "scores must lie in [0, 1]", value, outside, at, remedy, names)
     n_rounded = int(((scores < 0) | (scores > 1)).sum())
     np.clip(scores, 0.0, 1.0, out=scores)
     return n_rounded
@@ -156,7 +161,7 @@ def _check_row_sums(scores: Floats, at: Place, names: Sequence[str]) -> None:
             value += f" in columns {', '.join(map(repr, names)):.60}"
         rule = "each row of class probabilities must sum to 1"
         remedy = "Normalise them, or pass one column."
-        raise _rows(4, rule, value, wrong, at, remedy)
+        raise _rows(SUM, rule, value, wrong, at, remedy)
 
 
 def read_labels(
@@ -183,7 +188,7 @@ def read_labels(
 def missing_labels(missing: NDArray[np.bool_], at: Place, names: Sequence[str] = ()) -> RowsError:
     """Return what to say of rows that have no label."""
     remedy = "Pass drop_missing=True to leave such rows out, or repair them."
-    return _rows(0, "labels must not be missing", "none", missing, at, remedy, names)
+    return _rows(KIND, "labels must not be missing", "none", missing, at, remedy, names)
 
 
 def is_lacking(labels: NDArray[Any]) -> NDArray[np.bool_]:
@@ -204,7 +209,7 @@ def from_one_hot(labels: NDArray[Any], at: Place, names: Sequence[str] = ()) -> 
     if wrong.any():
         value = f"{labels[wrong.argmax()].tolist()!s:.60}"
         raise _rows(
-            0, "one-hot labels must have a single 1 in each row", value, wrong, at, remedy, names
+            KIND, "one-hot labels must have a single 1 in each row", value, wrong, at, remedy, names
         )
     return np.asarray(numbers.argmax(axis=1))
 
@@ -224,7 +229,7 @@ def missing_keys(
 ) -> RowsError:
     """Return what to say of rows without a cluster or an identifier."""
     remedy = "Give such rows names of their own, or drop them."
-    return _rows(6, f"{what} must not be missing", "none", missing, at, remedy, names)
+    return _rows(KEY, f"{what} must not be missing", "none", missing, at, remedy, names)
 
 
 def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
@@ -239,7 +244,7 @@ def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()
     if wrong.any():
         value = str(weights[wrong.argmax()])
         remedy = "Use 0 to leave a row out."
-        raise _rows(0, "weights must be finite and not negative", value, wrong, at, remedy, names)
+        raise _rows(WEIGHT, "weights must be finite and not negative", value, wrong, at, remedy, names)
     return weights
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.auditing import binary_problems, check_options, seed_of
+from epiloss.auditing import binary_problems
 from epiloss.comparison import LOSSES, aligned
 from epiloss.curves import CurveFitter, fit_curve_pair, resolve_curve
 from epiloss.errors import DataError, OptionError
@@ -18,6 +18,7 @@ from epiloss.inference import difference_estimate, normal_estimate, one_sided_pv
 from epiloss.influence import cell_of, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import level_set_losses
+from epiloss.options import check_options, seed_of
 from epiloss.partition import Partition, pool_small_regions, resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan

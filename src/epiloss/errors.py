@@ -25,6 +25,10 @@ class NoColumnError(DataError):
         return NoColumnError(names.get(self.option, self.option), self.rest)
 
 
+# which of several rules that rows break is told of: the first
+KIND, WEIGHT, MISSING, INFINITE, OUTSIDE, SUM, FEATURE, KEY = range(8)
+
+
 class RowsError(DataError):
     """Some rows break a rule: what the first of them has, where it is, and how many there are.
 
@@ -34,7 +38,7 @@ class RowsError(DataError):
     def __init__(
         self, rank: int, rule: str, value: str, place: tuple[str, int], count: int, remedy: str
     ) -> None:
-        self.rank = rank  # which of several rules is told of: the lowest
+        self.rank = rank
         self.rule, self.value, self.place, self.count, self.remedy = rule, value, place, count, remedy
         of, row = place
         where = f"row {row} of {of}" if of else f"row {row}"
@@ -69,8 +73,9 @@ class RowsError(DataError):
         no, got 1 at row 7 of a (7 rows in all). Stop.
         """
         known = list(errors)
-        lowest = min(error.rank for error in known)
-        alike = sorted((error for error in known if error.rank == lowest), key=lambda one: one.place)
+        chosen = min((error.rank, error.rule) for error in known)
+        alike = [error for error in known if (error.rank, error.rule) == chosen]
+        alike.sort(key=lambda one: one.place)
         first = alike[0]
         count = sum(error.count for error in alike)
         return cls(first.rank, first.rule, first.value, first.place, count, first.remedy)

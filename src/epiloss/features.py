@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import DataError, RowsError
+from epiloss.errors import FEATURE, DataError, RowsError
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
@@ -330,7 +330,7 @@ def checked(features: Features, at: Place = HERE) -> Features:
     row = int(wrong.argmax())
     first = next(j for j in range(features.n_columns) if abs(features.column(j)[row]) > LARGEST)
     raise RowsError(
-        5,
+        FEATURE,
         f"features must be missing, or finite and at most {LARGEST:g} in size",
         f"{features.column(first)[row]} in column {features.names[first]!r}",
         at.of(row),

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.auditing import binary_problems, seed_of
+from epiloss.auditing import binary_problems
 from epiloss.columns import read_scores
 from epiloss.curves import fit_curve_pair, resolve_curve
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.levelsets import Codes, resolve_level_sets
 from epiloss.losses import LevelSetLosses
+from epiloss.options import seed_of
 from epiloss.partition import resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan, stream

@@ -16,10 +16,11 @@ from epiloss.columns import (
     checked_scores,
     group_names,
     is_lacking,
+    lacks_score,
     missing_keys,
     read_labels,
-    read_numbers,
     read_weights,
+    score_numbers,
 )
 from epiloss.copies import copied_share
 from epiloss.errors import DataError, OptionError
@@ -87,11 +88,13 @@ def read_problem(
     clusters: Any = None,
     drop_missing: bool = False,
     logits: bool = False,
+    leave_out_names: bool = False,
 ) -> Problem:
-    """Check everything that the user brings, and say in one sentence what is wrong."""
-    if task is not None and task not in TASKS:
-        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
-    raw, given = read_numbers(y_prob), as_array(y_true, "y_true")
+    """Check everything that the user brings, and say in one sentence what is wrong.
+
+    ``leave_out_names`` leaves out columns of texts that tell rows apart.
+    """
+    raw, given = score_numbers(y_prob), as_array(y_true, "y_true")
     n = len(raw)
     _check_lengths(n, y_true=len(given) if given.ndim else None)
     rows, remarks = _present(raw, given) if drop_missing else (None, [])
@@ -99,9 +102,9 @@ def read_problem(
         raw, given = raw[rows], given[rows]
     at = HERE if rows is None else Place(rows=rows)
     remarks += misaligned_remarks(y_prob, y_true=y_true, X=X)
+    scores, clipped = checked_scores(raw, at, logits=logits)
     if logits and raw.min() >= 0 and raw.max() <= 1:
         remarks.append("all logits lie in [0, 1]: are they probabilities already?")
-    scores, clipped = checked_scores(raw, at, logits=logits)
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
     named = read_classes(classes, max(n_columns, 2))
     labels = read_labels(given, scores, named, at)
@@ -140,6 +143,7 @@ def read_problem(
         rows,
     )
     problem = _with_two_classes(without_zero_weights(problem))
+    problem = without_names(problem) if leave_out_names else problem
     return replace(problem, warnings=(*problem.warnings, *remarks_on(problem)))
 
 
@@ -167,6 +171,8 @@ def task_and_remarks(
     named: tuple[Any, ...] | None,
 ) -> tuple[str, list[str]]:
     """Return the task, and what was decided for the user."""
+    if task is not None and task not in TASKS:
+        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}.")
     remarks = []
     columns = "one score column" if n_columns == 1 else f"{n_columns} score columns"
     if task is None:
@@ -176,7 +182,7 @@ def task_and_remarks(
     if texts and n_columns == 1 and len(names) == 2 and pos_label is None:
         raise OptionError(
             f"with one score column and labels that are texts, {', '.join(map(repr, names)):.80}, it "
-            f"must be said whose probability the score is. Pass pos_label=, one of the two."
+            "must be said whose probability the score is. Pass pos_label=, one of the two."
         )
     plain = {(0, 1), (-1, 1), (False, True)}
     if n_columns == 1 and pos_label is None and named is None and not texts and names not in plain:
@@ -191,7 +197,7 @@ def task_and_remarks(
 
 def _present(scores: Floats, labels: NDArray[Any]) -> tuple[NDArray[np.int64] | None, list[str]]:
     """Return the rows that have a score and a label, and what to say of the others."""
-    missing = np.asarray(np.isnan(scores.reshape(len(scores), -1)).any(axis=1))
+    missing = lacks_score(scores)
     lacking = is_lacking(labels)
     missing |= lacking if lacking.ndim == 1 else lacking.any(axis=1)
     if not missing.any():
@@ -361,6 +367,10 @@ class OneClassError(DataError):
             "rows. Calibration and grouping loss need both outcomes: take more rows."
         )
         self.problem = problem
+
+    def scored(self, rule: str, score: float) -> DataError:
+        """Return the error with the score of the rows, which one class is enough for."""
+        return DataError(f"{self} The score ({rule}) of these rows is {score:.5g}.")
 
 
 def _check_lengths(n: int, **lengths: int | None) -> None:

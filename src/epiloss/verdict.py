@@ -14,6 +14,7 @@ too small                 there, and matters        recalibrate
 too small                 too small                 fine as it is
 unclear                   there, and matters        recalibrate; the rest needs more rows
 not looked for            too small                 right on average; pass features to tell more
+not tested                too small                 right on average; no groups of enough rows
 otherwise                                           too little data to tell
 ========================  ========================  ===================================
 """
@@ -80,14 +81,6 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
             matters,
             None if grouping == "small" else _rows_needed([audit.grouping_loss], matters, audit),
         )
-    alone = audit.options["partition"] == "level set" and audit.irreducible_loss is None
-    if alone and calibration == "small":
-        return Verdict(
-            UNCLEAR,
-            "Right on average, and more cannot be told: without features or groups there is nothing to "
-            "look for misjudged rows in.",
-            matters,
-        )
     if grouping == calibration == "small":
         return Verdict(
             FINE,
@@ -95,13 +88,19 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
             "small to matter.",
             matters,
         )
-    if _untested(audit) and calibration == "small":
-        return Verdict(
-            UNCLEAR,
-            "Right on average, and more was not tested: no level set has two groups of enough rows to "
-            "compare.",
-            matters,
+    if calibration == "small" and _untested(audit):
+        why = (
+            "more cannot be told: without features or groups there is nothing to look for "
+            "misjudged rows in"
+            if audit.options["partition"] == "level set"
+            else "more was not tested: no level set has two groups of enough rows to compare"
         )
+        return Verdict(UNCLEAR, f"Right on average, and {why}.", matters)
+    return _unclear(audit, grouping, calibration, matters)
+
+
+def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> Verdict:
+    """Return that there is too little data, and how much would tell."""
     losses = [
         loss
         for loss, state in ((audit.grouping_loss, grouping), (audit.calibration_loss, calibration))

@@ -95,7 +95,7 @@ def _merged(work: Pass[Any]) -> Callable[[Batches], Batches]:
             for data, error in zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True):
                 if error is not None:
                     wrong = True
-                    yield _told_row(error)
+                    yield _record(None, error)
                 elif not wrong:
                     found = work.result.from_bytes(data)
                     merged = found if merged is None else merged.merge(found)
@@ -107,21 +107,16 @@ def _merged(work: Pass[Any]) -> Callable[[Batches], Batches]:
 
 def _row(do: Callable[[], PassResult]) -> Any:
     """Return the result as a row; what the data did wrong is told, not raised: Spark would retry."""
-    import pyarrow as pa
-
-    data, error = None, None
     try:
-        data = do().to_bytes()
+        return _record(do().to_bytes(), None)
     except RowsError as wrong:
-        error = _ROWS + wrong.to_json()
+        return _record(None, _ROWS + wrong.to_json())
     except (DataError, OptionError) as wrong:
-        error = str(wrong)
-    columns = {"data": pa.array([data], pa.binary()), "error": pa.array([error], pa.string())}
-    return pa.RecordBatch.from_pydict(columns)
+        return _record(None, str(wrong))
 
 
-def _told_row(error: str) -> Any:
+def _record(data: bytes | None, error: str | None) -> Any:
     import pyarrow as pa
 
-    columns = {"data": pa.array([None], pa.binary()), "error": pa.array([error], pa.string())}
+    columns = {"data": pa.array([data], pa.binary()), "error": pa.array([error], pa.string())}
     return pa.RecordBatch.from_pydict(columns)

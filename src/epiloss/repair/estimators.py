@@ -12,12 +12,12 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from epiloss.auditing import seed_of
 from epiloss.columns import read_scores
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.learners import Regressor, resolve_learner
 from epiloss.models import fresh
+from epiloss.options import seed_of
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import Floats, resolve_rule

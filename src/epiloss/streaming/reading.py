@@ -13,11 +13,12 @@ from epiloss.columns import (
     checked_scores,
     from_one_hot,
     group_names,
+    lacks_score,
     missing_keys,
     missing_labels,
     read_weights,
+    score_numbers,
 )
-from epiloss.columns import read_numbers as read_score_numbers
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Place
 from epiloss.files import column
@@ -213,8 +214,9 @@ class Reader:
 
     def missing(self, scores: Floats, labels: Codes) -> NDArray[np.bool_]:
         """Tell which rows lack a score or a label."""
-        without = np.isnan(scores) if scores.ndim == 1 else np.isnan(scores).any(axis=1)
-        return without | (labels < 0) if self.drop_missing else np.zeros(len(labels), bool)
+        if not self.drop_missing:
+            return np.zeros(len(labels), bool)  # which is an error, told already
+        return lacks_score(scores) | (labels < 0)
 
     def scores(self, batch: Any, at: Place) -> tuple[Floats, int]:
         """Return the probabilities, and how many were clipped to [0, 1].
@@ -230,11 +232,10 @@ class Reader:
             values = np.column_stack([plain_numbers(batch.column(name)) for name in names])
         if not len(values):
             return values.astype(np.float64), 0
-        numbers = read_score_numbers(values, at, names)
+        numbers = score_numbers(values, at, names)
         if not self.drop_missing:
             return checked_scores(numbers, at, names, logits=self.logits)
-        given = ~(np.isnan(numbers) if numbers.ndim == 1 else np.isnan(numbers).any(axis=1))
-        rows = np.flatnonzero(given)
+        rows = np.flatnonzero(~lacks_score(numbers))
         whole = np.full(numbers.shape, np.nan)
         n_clipped = 0
         if len(rows):

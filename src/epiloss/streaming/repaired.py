@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.columns import checked_scores
-from epiloss.columns import read_numbers as read_score_numbers
+from epiloss.columns import checked_scores, lacks_score, score_numbers
 from epiloss.features import Features, Place
 from epiloss.files import column, writing_table
 from epiloss.repair import RegionRecalibrator
 from epiloss.scoring import Floats
-from epiloss.streaming.arrow import arrow, is_list, read_matrix, read_numbers
+from epiloss.streaming.arrow import arrow, is_list, read_matrix
 from epiloss.streaming.objects import open_source
 from epiloss.streaming.passes import placed
 from epiloss.streaming.progress import progress
@@ -58,9 +57,8 @@ def _repaired(
     repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place
 ) -> list[Floats]:
     """Return the columns of repaired scores, NaN in rows where one is missing."""
-    given = read_score_numbers(_scores(batch, names), at, names)
-    present = ~np.isnan(given.reshape(len(given), -1)).any(axis=1)
-    rows = np.flatnonzero(present)
+    given = score_numbers(_scores(batch, names), at, names)
+    rows = np.flatnonzero(~lacks_score(given))
     better = np.full(given.shape, np.nan)
     if len(rows):
         scores, _ = checked_scores(given[rows], replace(at, rows=rows), names)
@@ -108,8 +106,7 @@ def _values(values: Any) -> Any:
     types = arrow().types
     if types.is_boolean(values.type) or types.is_temporal(values.type):
         return values.to_numpy(zero_copy_only=False)
-    plain = plain_numbers(values)
-    return plain if plain.dtype == object else read_numbers(values)
+    return plain_numbers(values)
 
 
 def _scores(batch: Any, names: Sequence[str]) -> Any:

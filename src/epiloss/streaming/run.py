@@ -47,7 +47,6 @@ from epiloss.streaming.sampling import (
 from epiloss.streaming.score_pass import ScoreSum, TakeScore
 from epiloss.streaming.sources import Source
 from epiloss.validation import (
-    TASKS,
     OneClassError,
     clipped_remark,
     dropped_remark,
@@ -283,8 +282,6 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     names = encode_labels(np.array(labels, object), n_columns, named)[0]
     pos_label = None if columns.pos_label is None else _meant(names, columns.pos_label)
     positive = positive_class(names, pos_label)
-    if columns.task is not None and columns.task not in TASKS:
-        raise OptionError(f"task must be one of {', '.join(map(repr, TASKS))}, got {columns.task!r}.")
     task, chosen = task_and_remarks(columns.task, names, n_columns, pos_label, named)
     warnings = list(source.remarks)
     warnings += [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
@@ -310,9 +307,7 @@ def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:
     """Return what to say of data of one class, with their score."""
     error = OneClassError(next(iter(_whole(census.labels))), census.n_rows - census.n_unlabelled)
     found: ScoreSum = runner.run(work, "score", census.n_rows)
-    return DataError(
-        f"{error} The score ({work.rule.name}) of these rows is {found.losses / found.weights:.5g}."
-    )
+    return error.scored(work.rule.name, found.losses / found.weights)
 
 
 def _whole(labels: Mapping[Any, int]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import DataError, OptionError, RowsError
+from epiloss.errors import FEATURE, DataError, OptionError, RowsError
 from epiloss.features import Place
 from epiloss.streaming.arrow import TEXT, FeatureColumns
 from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
@@ -116,7 +116,7 @@ def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
         rows = table.column(ROW).to_numpy()
         first = int(np.flatnonzero(wrong)[rows[wrong].argmin()])
         raise RowsError(
-            5,
+            FEATURE,
             f"column {column!r} must hold numbers, as nearly all of its values are",
             repr(texts[first])[:60],
             (name, int(rows[first])),
