@@ -29,10 +29,12 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss import influence, regions
 from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition import codes, forest, numpy_kernel, threads
 from epiloss.partition.base import LearningRows, Workers
+from epiloss.regions import RegionStats, RegionSums
 from epiloss.scoring import Brier, Log
 from epiloss.smoothing import DistinctScores, WindowedLines
 
@@ -152,7 +154,33 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     columns = columns if isinstance(columns, tuple) else tuple(columns.T)
     keys = loops.row_keys(columns)
     arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys)
-    return [array.tobytes() for array in arrays]
+    return [array.tobytes() for array in (*arrays, *_evaluated(g, max(n, 1), loops))]
+
+
+def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArray[Any]]:
+    """Return the sums of rows and what each adds under the Brier score, for which there are loops."""
+    n_level_sets, n_regions = (int(g.integers(1, most)) for most in (9, 6))
+    level_set, region = g.integers(n_level_sets, size=n), g.integers(n_regions, size=n)
+    region[level_set == 0] = 0  # a level set in one piece
+    scores, labels = np.clip(_fractions(g, n), 0, 1), g.integers(2, size=n).astype(float)
+    curves = (_fractions(g, n), np.clip(_fractions(g, n), 0, 1))
+    weights = g.choice([1.0, 1e-9, 0.3], n) if g.random() < 0.4 else None
+    clusters = g.integers(n, size=n) if g.random() < 0.3 else None
+    rows: dict[str, Any] = {"labels": labels, "scores": scores, "weights": weights, "curves": curves}
+    with (
+        mock.patch.object(regions, "kernel", return_value=loops),
+        mock.patch.object(influence, "kernel", return_value=loops),
+    ):
+        stats = RegionStats.from_rows(level_set, region, rule=Brier(), clusters=clusters, **rows)
+        growing = RegionSums(n_level_sets, Brier())
+        for some in (slice(0, n // 3), slice(n // 3, n)):
+            both, some_weights = (curves[0][some], curves[1][some]), weights
+            if weights is not None:
+                some_weights = weights[some]
+            growing.add(level_set[some], region[some], labels[some], scores[some], some_weights, both)
+        cell = influence.cell_of(stats, level_set, region)
+        terms = influence.row_terms(np.arange(n), stats, level_set, cell, rule=Brier(), **rows)
+    return [stats.sums, growing.stats().sums, *vars(terms).values()]
 
 
 def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
+from epiloss.partition.kernel import kernel
 from epiloss.regions import RegionStats, blocks
-from epiloss.scoring import Floats, ScoringRule
+from epiloss.scoring import Brier, Floats, ScoringRule
 
 _FEW = 60  # rows, of which two regions of 30 cannot be made
 _INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
@@ -89,10 +90,11 @@ class RowTerms:
     def contribution(self, name: str, n_rows: int) -> Floats:
         """Return the weighted deviation of each row from the mean, zero for rows not evaluated."""
         values: Floats = getattr(self, name)
-        if not np.isfinite(values).all():
-            return np.full(n_rows, np.nan)  # an infinite loss has no standard error
-        total, spread = self.weight.sum(), np.zeros(n_rows)
+        total = self.weight.sum()
         mean = dot(self.weight, values) / total
+        if not np.isfinite(mean):
+            return np.full(n_rows, np.nan)  # an infinite loss has no standard error
+        spread = np.zeros(n_rows)
         for some in blocks(len(values)):
             deviation = values[some] - mean
             deviation *= self.weight[some]
@@ -131,22 +133,11 @@ def row_terms(
     whole = np.bincount(stats.level_set, minlength=means.n_level_sets) == 1
     # and where it is small, the curve owes little to its rows and nearly all to its neighbours
     borrowed = whole & (np.bincount(level_set) < _FEW)
-    curve_mean = means.of((curves[0] + curves[1]) / 2) if whole.any() else None
-    region_rate = stats.mean("label")
-    within = 0.0 if rule.bounded else _INSIDE
-    loss, calibration, gain, noise = (np.empty(len(rows)) for _ in range(4))
-    for some in blocks(len(rows)):
-        level, y, (a, b) = level_set[some], labels[some], (curves[0][some], curves[1][some])
-        curve, line, rate = (a + b) / 2, lines.at(scores[some], level), region_rate[cell[some]]
-        if curve_mean is not None:
-            line = np.where(whole[level], curve, line)
-            rate = np.where(whole[level], curve_mean[level], rate)
-        guesses = [np.clip(guess, within, 1 - within) for guess in (curve, line, rate, a, b)]
-        of_curve, of_line, of_rate, of_a, of_b = (rule.loss(guess, y) for guess in guesses)
-        loss[some] = rule.loss(scores[some], y)
-        calibration[some] = loss[some] - of_curve
-        gain[some] = of_line - of_rate
-        noise[some] = (of_a - of_b) / 2
+    curve_mean = np.full(means.n_level_sets, np.nan)
+    if whole.any():
+        curve_mean[whole] = means.of((curves[0] + curves[1]) / 2)[whole]
+    guesses = _Guesses(level_set, cell, scores, curves, lines, stats.mean("label"), curve_mean)
+    loss, calibration, gain, noise = guesses.terms(labels, rule)
     if borrowed.any():
         gain = np.where(borrowed[level_set], means.of(gain)[level_set], gain)
     weight = np.ones(len(rows)) if weights is None else weights
@@ -209,3 +200,49 @@ class _Lines:
         """Return the line of each row's level set at its score."""
         line: Floats = self.y_mean[level_set] + self.slope[level_set] * (x - self.x_mean[level_set])
         return line
+
+
+@dataclass(frozen=True)
+class _Guesses:
+    """What is known of each row's probability: by its score, the curves, a line and its region's rate.
+
+    ``curve_mean`` is that of level sets in one piece, where it stands for the rate and the curve for
+    the line; it is missing for others.
+    """
+
+    level_set: Codes
+    cell: NDArray[np.integer]
+    scores: Floats
+    curves: tuple[Floats, Floats]
+    lines: _Lines
+    rates: Floats
+    curve_mean: Floats
+
+    def terms(self, labels: Floats, rule: ScoringRule) -> Floats:
+        """Return what each row adds to the score, both losses and the noise of the curve."""
+        if type(rule) is Brier:
+            lines = np.array([self.lines.x_mean, self.lines.y_mean, self.lines.slope])
+            rows = (
+                self.level_set,
+                self.cell.astype(np.int32, copy=False),
+                self.scores,
+                labels,
+                self.curves,
+            )
+            terms: Floats | None = kernel().brier_terms(*rows, lines, self.rates, self.curve_mean)
+            if terms is not None:
+                return terms
+        terms, whole = np.empty((4, len(labels))), ~np.isnan(self.curve_mean)
+        within = 0.0 if rule.bounded else _INSIDE
+        for some in blocks(len(labels)):
+            level, s, y = self.level_set[some], self.scores[some], labels[some]
+            a, b = self.curves[0][some], self.curves[1][some]
+            curve, line, rate = (a + b) / 2, self.lines.at(s, level), self.rates[self.cell[some]]
+            if whole.any():
+                line = np.where(whole[level], curve, line)
+                rate = np.where(whole[level], self.curve_mean[level], rate)
+            guesses = [np.clip(guess, within, 1 - within) for guess in (curve, line, rate, a, b)]
+            of_curve, of_line, of_rate, of_a, of_b = (rule.loss(guess, y) for guess in guesses)
+            of_score = rule.loss(s, y)
+            terms[:, some] = of_score, of_score - of_curve, of_line - of_rate, (of_a - of_b) / 2
+        return terms

@@ -18,7 +18,7 @@ from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
 from epiloss.partition.numpy_kernel import LIMB
-from epiloss.scoring import Floats, ScoringRule
+from epiloss.scoring import Brier, Floats, ScoringRule
 
 if TYPE_CHECKING:
     from epiloss.losses import LevelSetLosses
@@ -88,7 +88,7 @@ class RegionStats:
         if clusters is not None:
             weight = np.ones(len(code)) if weights is None else weights
             weight_sq = weight * _cluster_weight(code, clusters, weight)
-        sums = np.zeros((2, len(FIELDS), len(cell)), np.int64)
+        sums = _zeros(len(cell), rule)
         own = _add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
         return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan)
 
@@ -205,7 +205,8 @@ class RegionSums:
 
     def __init__(self, n_level_sets: int, rule: ScoringRule) -> None:
         self._rule = rule
-        self._sums = np.zeros((2, len(FIELDS), n_level_sets, 1), np.int64)
+        self._n_level_sets, self._n_regions = n_level_sets, 1
+        self._sums = _zeros(n_level_sets, rule)
         self._own = list(range(len(FIELDS)))
 
     def add(
@@ -218,24 +219,24 @@ class RegionSums:
         curves: tuple[Floats, Floats] | None,
     ) -> None:
         """Add rows as :meth:`RegionStats.from_rows` does."""
-        n_regions = self._sums.shape[3]
         more = int(region.max(initial=0)) + 1
-        if more > n_regions:
-            n_regions = 1 << more.bit_length()
-            wider = np.zeros((*self._sums.shape[:3], n_regions), np.int64)
-            wider[..., : self._sums.shape[3]] = self._sums
-            self._sums = wider
-        code, flat = level_set * n_regions + region, self._sums.reshape(2, len(FIELDS), -1)
+        if more > self._n_regions:
+            self._widen(1 << more.bit_length())
+        code = level_set * self._n_regions + region
         if len(code):
-            self._own = _add_rows(code, flat, self._rule, labels, scores, weights, None, curves)
+            self._own = _add_rows(code, self._sums, self._rule, labels, scores, weights, None, curves)
+
+    def _widen(self, n_regions: int) -> None:
+        wider = _zeros(self._n_level_sets * n_regions, self._rule)
+        old, cells = self._n_regions, np.arange(self._sums.shape[2])
+        wider[:, :, cells // old * n_regions + cells % old] = self._sums
+        self._sums, self._n_regions = wider, n_regions
 
     def stats(self, plan: tuple[str, str] = ("", "")) -> RegionStats:
         """Return the sums of the cells that have rows."""
-        flat = self._sums.reshape(2, len(FIELDS), -1)
-        cell = np.flatnonzero(flat[0, 0] | flat[1, 0])
-        n_regions = self._sums.shape[3]
-        sums = carried(flat[:, self._own][:, :, cell])
-        return RegionStats(cell // n_regions, cell % n_regions, sums, plan)
+        cell = np.flatnonzero(self._sums[0, 0] | self._sums[1, 0])
+        sums = carried(self._sums[:, self._own][:, :, cell])
+        return RegionStats(cell // self._n_regions, cell % self._n_regions, sums, plan)
 
 
 def _add_rows(
@@ -251,6 +252,10 @@ def _add_rows(
     """Add rows to the sums of their cells; return for each field the one that holds its sum."""
     a, b = (scores, scores) if curves is None else curves
     own = {name: name for name in FIELDS}
+    if type(rule) is Brier:
+        both = _weights_and_squares(len(code), weights, weight_sq)
+        if kernel().add_brier(code, labels, scores, (a, b), *both, sums):
+            return [0, 0, 0, *range(3, len(FIELDS))] if both[0] is None else list(range(len(FIELDS)))
     for some in blocks(len(code), least=kernel().ROWS_PER_CELL * sums.shape[2]):
         w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
         values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
@@ -258,6 +263,15 @@ def _add_rows(
         for name in sorted(set(own.values()) & set(values)):
             _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
     return [FIELDS.index(own[name]) for name in FIELDS]
+
+
+def _weights_and_squares(
+    n: int, weights: Floats | None, weight_sq: Floats | None
+) -> tuple[Floats | None, Floats | None]:
+    """Return both, or neither where all rows count as one."""
+    if weights is None:
+        return (None if weight_sq is None else np.ones(n)), weight_sq
+    return weights, weights * weights if weight_sq is None else weight_sq
 
 
 def blocks(n: int, least: int = 0) -> Iterator[slice]:
@@ -331,7 +345,20 @@ def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
         )
 
 
+def _zeros(n_cells: int, rule: ScoringRule) -> NDArray[np.int64]:
+    """Return sums (2 limbs, fields, cells) of nothing.
+
+    In memory those of a cell lie side by side if all are added at once, else those of a field.
+    """
+    if type(rule) is Brier:
+        return np.zeros((n_cells, 2, len(FIELDS)), np.int64).transpose(1, 2, 0)
+    return np.zeros((2, len(FIELDS), n_cells), np.int64)
+
+
 def carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the one form of the sums in which the low limb lies in [0, 2**20)."""
-    carry = sums[1] >> 20
-    return np.stack([sums[0] + carry, sums[1] - (carry << 20)])
+    whole = np.empty(sums.shape, np.int64)
+    np.right_shift(sums[1], 20, out=whole[0])
+    np.bitwise_and(sums[1], 2**20 - 1, out=whole[1])
+    whole[0] += sums[0]
+    return whole

@@ -106,6 +106,7 @@ def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
     bits <<= 1
     bits |= labels > 0
     bits.sort()
-    ordered = (bits & 1).astype(float)
+    ordered = np.empty(len(bits))
+    np.bitwise_and(bits, 1, out=ordered, casting="unsafe")
     bits >>= 1
     return bits.view(np.float64), ordered

@@ -15,6 +15,7 @@
 #define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
 #define LEAST_TILE 128 /* rows, for fewer of which that does not pay */
 #define TILE 16384     /* values that are laid side by side for the trees, row by row */
+#define ADDED 32       /* rows whose values are rounded together */
 
 /* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
  * threshold, a category where it equals it. */
@@ -105,20 +106,115 @@ EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_
     }
 }
 
-/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest.
- * Return whether that was done: not if any value is too large for 64-bit steps, or not finite. */
+static inline double squared(double x) { return x * x; }
+
+/* Round doubles below 2048 to whole numbers of 2^-40: beside 1.5 * 2^52 a double has no room for
+ * fractions, and its last 52 bits are 2^51 plus the whole number. */
+#define STEPS(x) ((x) * 1099511627776.0 + 6755399441055744.0)
+#define HIGH(steps) ((int64_t)(((steps) & 0xfffffffffffff) >> 20) - 0x80000000) /* of 2^-20 */
+#define LOW(steps) ((int64_t)((steps) & 0xfffff))                               /* the rest */
+
+/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest;
+ * cells lie step numbers apart.
+ * Return whether that was done: not if any value is too large for a double of steps, or not finite. */
 WIDE EXPORT int64_t epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
-                                            int64_t *high, int64_t *low) {
+                                            int64_t *high, int64_t *low, int64_t step) {
     int64_t outside = 0;
-    for (int64_t i = 0; i < n; i++) outside |= !(fabs(values[i]) < 4194304.0);
+    for (int64_t i = 0; i < n; i++) outside |= !(fabs(values[i]) < 2048.0);
     if (outside) return 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t steps = (int64_t)rint(values[i] * 1099511627776.0);
-        const int64_t rest = steps & 0xfffff;
-        high[code[i]] += (steps - rest) / 0x100000;
-        low[code[i]] += rest;
+    for (int64_t start = 0; start < n; start += ADDED) {
+        const int64_t size = n - start < ADDED ? n - start : ADDED;
+        double x[ADDED] = {0.0};
+        uint64_t steps[ADDED];
+        for (int64_t i = 0; i < size; i++) x[i] = values[start + i];
+        for (int i = 0; i < ADDED; i++) x[i] = STEPS(x[i]);
+        memcpy(steps, x, sizeof x);
+        for (int64_t i = 0; i < size; i++) {
+            high[code[start + i] * step] += HIGH(steps[i]);
+            low[code[start + i] * step] += LOW(steps[i]);
+        }
     }
     return 1;
+}
+
+/* Add what rows add under the Brier score, all fields at once, whose places in sums: (cells, 2 limbs,
+ * N_FIELDS) these are; those of weights, the last two, where there are any. What is not done is told as
+ * above. */
+#define N_FIELDS 13
+#define N_ADDED 12
+static const int FIELD[N_ADDED] = {0, 3, 4, 5, 6, 7, 9, 10, 11, 12, 1, 2};
+
+WIDE EXPORT int64_t epiloss_add_brier(const int64_t *code, int64_t n, const double *labels,
+                                      const double *scores, const double *curve_a,
+                                      const double *curve_b, const double *weights,
+                                      const double *weight_sq, int64_t *sums) {
+    const double *const given[] = {labels, scores, curve_a, curve_b, weights, weight_sq};
+    const int n_given = weights ? 6 : 4, n_added = weights ? N_ADDED : N_ADDED - 2;
+    int64_t outside = 0;
+    for (int k = 0; k < n_given; k++)
+        for (int64_t i = 0; i < n; i++) outside |= !(fabs(given[k][i]) <= (k < 5 ? 1.0 : 1024.0));
+    if (outside) return 0;
+    double rows[6][ADDED], x[N_ADDED][ADDED];
+    for (int i = 0; i < ADDED; i++) rows[4][i] = rows[5][i] = 1.0;
+    for (int64_t start = 0; start < n; start += ADDED) {
+        const int64_t size = n - start < ADDED ? n - start : ADDED;
+        uint64_t steps[N_ADDED][ADDED];
+        for (int k = 0; k < n_given; k++)
+            for (int64_t i = 0; i < size; i++) rows[k][i] = given[k][start + i];
+        for (int64_t i = 0; i < size; i++) {
+            const double y = rows[0][i], s = rows[1][i], a = rows[2][i], b = rows[3][i], w = rows[4][i];
+            const double curve = (a + b) / 2.0, entropy = curve * (1.0 - curve);
+            const double halves = a * (1.0 - a) + b * (1.0 - b);
+            x[0][i] = STEPS(1.0);
+            x[1][i] = STEPS(w * y);
+            x[2][i] = STEPS(w * s);
+            x[3][i] = STEPS(w * s * s);
+            x[4][i] = STEPS(w * s * y);
+            x[5][i] = STEPS(w * squared(s - y));
+            x[6][i] = STEPS(w * (squared(s - curve) + entropy));
+            x[7][i] = STEPS(w * a);
+            x[8][i] = STEPS(w * b);
+            x[9][i] = STEPS(w * (2.0 * entropy - halves / 2.0));
+            x[10][i] = STEPS(w);
+            x[11][i] = STEPS(rows[5][i]);
+        }
+        memcpy(steps, x, sizeof x);
+        for (int64_t i = 0; i < size; i++) {
+            int64_t *to = sums + code[start + i] * 2 * N_FIELDS;
+            for (int f = 0; f < n_added; f++) {
+                to[FIELD[f]] += HIGH(steps[f][i]);
+                to[FIELD[f] + N_FIELDS] += LOW(steps[f][i]);
+            }
+        }
+    }
+    return 1;
+}
+
+static inline double inside(double p) { return p > 0.0 ? (p < 1.0 ? p : 1.0) : 0.0; }
+
+/* What each row adds under the Brier score, as influence.py tells: to the score, the calibration loss and
+ * the grouping loss, and half of what the curves differ by. lines: (3, level sets), mean score, mean label
+ * and slope; curve_mean: that of level sets in one piece, not a number of others. */
+WIDE EXPORT void epiloss_brier_terms(const int64_t *level_set, const int32_t *cell, int64_t n,
+                                     const double *scores, const double *labels, const double *curve_a,
+                                     const double *curve_b, const double *lines, int64_t n_level_sets,
+                                     const double *rates, const double *curve_mean,
+                                     double *restrict terms) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t level = level_set[i];
+        const double y = labels[i], s = scores[i], curve = (curve_a[i] + curve_b[i]) / 2.0;
+        double line = lines[n_level_sets + level] + lines[2 * n_level_sets + level] * (s - lines[level]);
+        double rate = rates[cell[i]];
+        if (curve_mean[level] == curve_mean[level]) {
+            line = curve;
+            rate = curve_mean[level];
+        }
+        const double loss = squared(s - y);
+        terms[i] = loss;
+        terms[n + i] = loss - squared(inside(curve) - y);
+        terms[2 * n + i] = squared(inside(line) - y) - squared(inside(rate) - y);
+        terms[3 * n + i] = (squared(inside(curve_a[i]) - y) - squared(inside(curve_b[i]) - y)) / 2.0;
+    }
 }
 
 /* level_set[i] = the number of edges, in order, that are at most scores[i]. */

@@ -264,14 +264,14 @@ WIDE static void survey(const Rows *all, Open *node, int64_t place, int wanted, 
 /* Move the rows of a node that go left to its front, in their order, and the others behind them. */
 static void divide(const Rows *all, const uint8_t *column, const uint8_t *goes_left, int64_t first,
                    int64_t last) {
-    int32_t *rows = all->rows;
-    uint8_t *labels = all->labels;
+    int32_t *rows = all->rows, *restrict others = all->spare_rows;
+    uint8_t *labels = all->labels, *restrict other_labels = all->spare_labels;
     int64_t *weights = all->weights, left = first, right = 0;
     /* written to both sides, and kept on one: no processor foresees which, so there is no branch */
     for (int64_t i = first; i < last; i++) {
         const int is_left = goes_left[column[rows[i]]];
-        all->spare_rows[right] = rows[i];
-        all->spare_labels[right] = labels[i];
+        others[right] = rows[i];
+        other_labels[right] = labels[i];
         rows[left] = rows[i];
         labels[left] = labels[i];
         if (weights) {
@@ -281,8 +281,8 @@ static void divide(const Rows *all, const uint8_t *column, const uint8_t *goes_l
         left += is_left;
         right += !is_left;
     }
-    memcpy(rows + left, all->spare_rows, (size_t)right * sizeof *rows);
-    memcpy(labels + left, all->spare_labels, (size_t)right * sizeof *labels);
+    memcpy(rows + left, others, (size_t)right * sizeof *rows);
+    memcpy(labels + left, other_labels, (size_t)right * sizeof *labels);
     if (weights) memcpy(weights + left, all->spare_weights, (size_t)right * sizeof *weights);
 }
 

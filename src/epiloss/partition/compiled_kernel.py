@@ -44,7 +44,9 @@ _edges = _function("edges", "piiip")
 _encode = _function("encode", "pippipppi")
 _grow = _function("grow", "pipippppiiiipppppp", ctypes.c_int64)
 _apply = _function("apply", "pipipp")
-_add_fixed_point = _function("add_fixed_point", "ppipp", ctypes.c_int64)
+_add_fixed_point = _function("add_fixed_point", "ppippi", ctypes.c_int64)
+_add_brier = _function("add_brier", "pippppppp", ctypes.c_int64)
+_brier_terms = _function("brier_terms", "ppipppppippp")
 _level_sets = _function("level_sets", "pipip")
 _first_of_each = _function("first_of_each", "ppipp")
 _cumulative_sums = _function("cumulative_sums", "pppip")
@@ -151,10 +153,54 @@ def apply(features: Features, nodes: Records, leaves: NDArray[np.int32]) -> None
 
 def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> bool:
     """Add values, rounded to 2**-40, to the cells; see ``numpy_kernel.add_fixed_point``."""
-    values = np.ascontiguousarray(values)
-    if _add_fixed_point(*map(_address, (code, values)), len(code), *map(_address, (high, low))):
+    values, step = np.ascontiguousarray(values), high.strides[0] // high.itemsize
+    places = high.ctypes.data, low.ctypes.data
+    if _add_fixed_point(_address(code), _address(values), len(code), *places, step):
         return True
     return numpy_kernel.add_fixed_point(code, values, high, low)  # not finite, or too large
+
+
+def add_brier(
+    code: Integers,
+    labels: Floats,
+    scores: Floats,
+    curves: tuple[Floats, Floats],
+    weights: Floats | None,
+    weight_sq: Floats | None,
+    sums: Integers,
+) -> bool:
+    """Add rows to the sums of their cells, all fields at once, and tell whether that was done."""
+    assert sums.transpose(2, 0, 1).flags.c_contiguous  # the loop knows no other layout
+    given = (labels, scores, *curves, weights, weight_sq)
+    rows = [None if one is None else np.ascontiguousarray(one) for one in given]
+    return bool(_add_brier(_address(code), len(code), *map(_address, rows), sums.ctypes.data))
+
+
+def brier_terms(
+    level_set: Integers,
+    cell: NDArray[np.int32],
+    scores: Floats,
+    labels: Floats,
+    curves: tuple[Floats, Floats],
+    lines: Floats,
+    rates: Floats,
+    curve_mean: Floats,
+) -> Floats | None:
+    """Return what each row adds to four means; see ``numpy_kernel.brier_terms``."""
+    terms = np.empty((4, len(cell)))
+    rows = [np.ascontiguousarray(one) for one in (scores, labels, *curves)]
+    tables = [np.ascontiguousarray(one) for one in (rates, curve_mean)]
+    _brier_terms(
+        _address(level_set),
+        _address(cell),
+        len(cell),
+        *map(_address, rows),
+        _address(lines),
+        lines.shape[1],
+        *map(_address, tables),
+        _address(terms),
+    )
+    return terms
 
 
 def level_sets_of(scores: Floats, edges: Floats) -> Integers:
