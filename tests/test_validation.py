@@ -424,3 +424,10 @@ def test_a_wrong_option_is_told_with_its_value(options: dict[str, Any], words: t
 def test_the_binary_task_refuses_three_columns() -> None:
     with pytest.raises(OptionError, match="got 3"):
         read(Y3, P3, task="binary")
+
+
+def test_columns_without_any_value_are_named() -> None:
+    X = np.column_stack([np.arange(N), np.full(N, NAN), np.where(np.arange(N) == N - 1, 1.0, NAN)])
+    said = [one for one in read(Y, S, X).warnings if "no row has a value" in one]
+    assert said == ["no row has a value in column 'x1': nothing is found there."]
+    assert not any("no row has a value" in one for one in read(Y, S, X[:, :1]).warnings)

@@ -237,6 +237,10 @@ def remarks_on(problem: Problem) -> list[str]:
                 f"column {leak!r} tells the label of every row. If it is known only with the outcome, "
                 "leave it out: all that is found rests on it."
             )
+    empty = [] if problem.features is None else empty_columns(problem.features)
+    if empty:
+        shown = f"{', '.join(map(repr, empty)):.80}"
+        remarks.append(f"no row has a value in column {shown}: nothing is found there.")
     weights = problem.weights
     if weights is not None:
         count = float(weights.sum() ** 2 / (weights**2).sum())
@@ -279,6 +283,15 @@ def told_label(labels: Codes, features: Features) -> str | None:
         if len(others) and (others == others[0]).all() and (one == (labels == labels[0])).all():
             return features.names[j]
     return None
+
+
+def empty_columns(features: Features) -> list[str]:
+    """Return the names of columns in which every value is missing."""
+    if features.complete or not features.n_rows:
+        return []
+    first = features.take(np.arange(min(features.n_rows, _FIRST))).matrix
+    maybe = np.flatnonzero(np.isnan(first).all(axis=0)).tolist()
+    return [features.names[j] for j in maybe if np.isnan(features.column(j)).all()]
 
 
 def _is_empty_mapping(X: Any) -> bool:
