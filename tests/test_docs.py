@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import shlex
 import sys
@@ -120,6 +121,21 @@ def test_code_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.Mo
 
     plt.close("all")
     assert names["result"].n_samples == 900
+
+
+def test_the_training_loop_of_the_page_runs(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if importlib.util.find_spec("torchmetrics") is None:  # found, not imported: epiloss does that
+        pytest.skip("torchmetrics is not installed")
+    names = names_of_the_pages(tmp_path)
+    names |= {f"{name}_valid": names[f"{name}_then"] for name in "ypX"}
+    rows = [torch.from_numpy(names[f"{name}_now"]) for name in "pyX"]
+    names["batches"] = list(zip(*(one.split(100) for one in rows), strict=True))
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "scale.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(block, "scale.md", "exec"), names)
+    whole = names["plan"].stats(*(names[f"{name}_now"] for name in "ypX"))
+    losses = names["plan"].losses(whole)
+    assert float(names["losses"]["grouping_loss"]) == pytest.approx(losses.total("grouping_loss"))
 
 
 def test_the_commands_of_the_page_run(
