@@ -153,7 +153,8 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     columns = _laid_out(g, _numbers(g, max(n, 1), int(g.integers(1, 9))))
     columns = columns if isinstance(columns, tuple) else tuple(columns.T)
     keys = loops.row_keys(columns)
-    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys)
+    spread = loops.spread_out(x, values, g.permutation(2 * n)[:n], 0.3, 7.0, 2 * n)
+    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys, spread)
     return [array.tobytes() for array in (*arrays, *_evaluated(g, max(n, 1), loops))]
 
 

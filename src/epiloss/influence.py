@@ -94,12 +94,7 @@ class RowTerms:
         mean = dot(self.weight, values) / total
         if not np.isfinite(mean):
             return np.full(n_rows, np.nan)  # an infinite loss has no standard error
-        spread = np.zeros(n_rows)
-        for some in blocks(len(values)):
-            deviation = values[some] - mean
-            deviation *= self.weight[some]
-            deviation /= total
-            spread[self.rows[some]] = deviation
+        spread: Floats = kernel().spread_out(values, self.weight, self.rows, mean, total, n_rows)
         return spread
 
 
@@ -159,19 +154,19 @@ class _LevelSetMeans:
     """Weighted means over the rows of each level set, zero where it has no weight."""
 
     def __init__(self, level_set: Codes, weights: Floats | None) -> None:
-        self.level_set, self._weights = level_set, weights
+        self.level_set, self.weights = level_set, weights
         total = np.bincount(level_set, weights).astype(float)
-        self._total = np.where(total == 0, 1.0, total)
+        self.total = np.where(total == 0, 1.0, total)
 
     @property
     def n_level_sets(self) -> int:
         """The number of level sets, empty ones included."""
-        return len(self._total)
+        return len(self.total)
 
     def of(self, values: Floats) -> Floats:
         """Return the means of one value a row."""
-        weighted = values if self._weights is None else self._weights * values
-        return np.asarray(np.bincount(self.level_set, weighted) / self._total, float)
+        weighted = values if self.weights is None else self.weights * values
+        return np.asarray(np.bincount(self.level_set, weighted) / self.total, float)
 
 
 @dataclass(frozen=True)
@@ -185,16 +180,12 @@ class _Lines:
     @classmethod
     def fit(cls, means: _LevelSetMeans, x: Floats, y: Floats) -> _Lines:
         """Fit all lines."""
-        x_mean, y_mean = means.of(x), means.of(y)
-        squares, products = np.empty(len(x)), np.empty(len(x))
-        for some in blocks(len(x)):
-            level = means.level_set[some]
-            dx, dy = x[some] - x_mean[level], y[some] - y_mean[level]
-            squares[some], products[some] = dx * dx, dx * dy
-        spread = means.of(squares)
+        rows = means.level_set, means.n_level_sets, x, y, means.weights
+        centre = kernel().moments(*rows) / means.total
+        spread, product = kernel().moments(*rows, centre) / means.total
         steep = spread > 1e-14
-        slope = np.where(steep, means.of(products) / np.where(steep, spread, 1.0), 0.0)
-        return cls(x_mean, y_mean, slope)
+        slope = np.where(steep, product / np.where(steep, spread, 1.0), 0.0)
+        return cls(centre[0], centre[1], slope)
 
     def at(self, x: Floats, level_set: Codes) -> Floats:
         """Return the line of each row's level set at its score."""

@@ -217,6 +217,32 @@ WIDE EXPORT void epiloss_brier_terms(const int64_t *level_set, const int32_t *ce
     }
 }
 
+/* spread[rows[i]] = the weighted deviation of value i from their mean, as a part of the total weight. */
+EXPORT void epiloss_spread(const double *values, const double *weights, const int64_t *rows, int64_t n,
+                           const double *mean_and_total, double *spread) {
+    const double mean = mean_and_total[0], total = mean_and_total[1];
+    for (int64_t i = 0; i < n; i++) spread[rows[i]] = (values[i] - mean) * weights[i] / total;
+}
+
+/* Add each row to the sums of its level set: of x and y or, if means: (2, level sets) of them are known, of
+ * their squared deviation in x and the product of both; weights, or NULL, count rows. sums: (2, level sets),
+ * zero at first. */
+EXPORT void epiloss_moments(const int64_t *level_set, int64_t n, const double *x, const double *y,
+                            const double *weights, const double *means, int64_t n_level_sets,
+                            double *sums) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t level = level_set[i];
+        double first = x[i], second = y[i];
+        if (means) {
+            first -= means[level];
+            second = first * (second - means[n_level_sets + level]);
+            first = first * first;
+        }
+        sums[level] += weights ? weights[i] * first : first;
+        sums[n_level_sets + level] += weights ? weights[i] * second : second;
+    }
+}
+
 /* level_set[i] = the number of edges, in order, that are at most scores[i]. */
 WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
                                     const double *restrict edges, int64_t n_edges,

@@ -47,6 +47,8 @@ _apply = _function("apply", "pipipp")
 _add_fixed_point = _function("add_fixed_point", "ppippi", ctypes.c_int64)
 _add_brier = _function("add_brier", "pippppppp", ctypes.c_int64)
 _brier_terms = _function("brier_terms", "ppipppppippp")
+_spread = _function("spread", "pppipp")
+_moments = _function("moments", "pippppip")
 _level_sets = _function("level_sets", "pipip")
 _first_of_each = _function("first_of_each", "ppipp")
 _cumulative_sums = _function("cumulative_sums", "pppip")
@@ -201,6 +203,31 @@ def brier_terms(
         _address(terms),
     )
     return terms
+
+
+def spread_out(
+    values: Floats, weights: Floats, rows: Integers, mean: float, total: float, n_rows: int
+) -> Floats:
+    """Return the weighted deviation of each row from the mean; see ``numpy_kernel.spread_out``."""
+    values, weights = (np.ascontiguousarray(one) for one in (values, weights))
+    spread, both = np.zeros(n_rows), np.array([mean, total])
+    _spread(*map(_address, (values, weights, rows)), len(rows), _address(both), _address(spread))
+    return spread
+
+
+def moments(
+    level_set: Integers,
+    n_level_sets: int,
+    x: Floats,
+    y: Floats,
+    weights: Floats | None,
+    means: Floats | None = None,
+) -> Floats:
+    """Return sums over the rows of each level set; see ``numpy_kernel.moments``."""
+    sums = np.zeros((2, n_level_sets))
+    given = [None if one is None else np.ascontiguousarray(one) for one in (x, y, weights, means)]
+    _moments(_address(level_set), len(level_set), *map(_address, given), n_level_sets, _address(sums))
+    return sums
 
 
 def level_sets_of(scores: Floats, edges: Floats) -> Integers:

@@ -30,7 +30,9 @@ __all__ = [
     "grow",
     "interpolate",
     "level_sets_of",
+    "moments",
     "row_keys",
+    "spread_out",
     "windowed_lines",
 ]
 
@@ -127,6 +129,45 @@ def add_brier(*rows: object) -> bool:
 
 def brier_terms(*rows: object) -> None:
     """Return nothing: in NumPy nothing is faster than the general way."""
+
+
+def spread_out(
+    values: Floats, weights: Floats, rows: Integers, mean: float, total: float, n_rows: int
+) -> Floats:
+    """Return the weighted deviation of each row from the mean, as a part of the total weight.
+
+    ``rows`` are the numbers of the rows that there are values of; others have none.
+    """
+    spread = np.zeros(n_rows)
+    for start in range(0, len(rows), _BLOCK):
+        some = slice(start, start + _BLOCK)
+        deviation = values[some] - mean
+        deviation *= weights[some]
+        deviation /= total
+        spread[rows[some]] = deviation
+    return spread
+
+
+def moments(
+    level_set: Integers,
+    n_level_sets: int,
+    x: Floats,
+    y: Floats,
+    weights: Floats | None,
+    means: Floats | None = None,
+) -> Floats:
+    """Return weighted sums (2, level sets) of ``x`` and ``y`` over the rows of each level set.
+
+    With their means (2, level sets), of the squared deviation of ``x`` and the product of both.
+    """
+    first, second = x, y
+    if means is not None:
+        first = x - means[0][level_set]
+        second = first * (y - means[1][level_set])
+        first = first * first
+    if weights is not None:
+        first, second = weights * first, weights * second
+    return np.array([np.bincount(level_set, one, n_level_sets) for one in (first, second)])
 
 
 def level_sets_of(scores: Floats, edges: Floats) -> Integers:
