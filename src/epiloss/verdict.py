@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.01
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
+_LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
 FINE, RECALIBRATE, REPAIR, UNCLEAR = "fine", "recalibrate", "repair", "unclear"
 
 
@@ -117,11 +118,18 @@ def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> V
 
 
 def _may_be_more(audit: Audit, matters: float) -> bool:
-    """Tell whether what the regions explain, or a lack of any, leaves room for a loss that matters."""
+    """Tell whether few rows, or what the regions explain, leave room for a loss that matters."""
     regions = audit.partition_bound
     beyond = regions.high is not None and regions.high >= matters
     measured = audit.irreducible_loss is not None  # from several labels a row, no bound
-    return not measured and (beyond or _untested(audit))
+    few = audit.n_samples < _learnable_from(audit, matters)
+    return not measured and (beyond or few or _untested(audit))
+
+
+def _learnable_from(audit: Audit, matters: float) -> float:
+    """Return from how many rows a loss that matters is learned, most often; known groups need none."""
+    known = audit.options["partition"] in ("groups", "level set")
+    return 0.0 if known or not matters > 0 else _LEARNED * audit.score.value / matters
 
 
 def _untested(audit: Audit) -> bool:
@@ -151,6 +159,8 @@ def _rows_needed(losses: list[Estimate], matters: float, audit: Audit) -> int | 
             return None
         distance = max(loss.value, matters - loss.value, matters / 4)
         factor = max(factor, (2 * loss.stderr / distance) ** 2)
+    if any(loss is audit.grouping_loss for loss in losses):
+        factor = max(factor, _learnable_from(audit, matters) / audit.n_samples)
     if not factor <= _MOST_FACTOR or audit.n_samples < _FEW_ROWS:
         return None  # from so little, no number is worth telling
     needed = 1.2 * factor * audit.n_samples  # a little more, for chance
