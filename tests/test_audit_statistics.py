@@ -272,3 +272,21 @@ def test_classwise_is_the_sum_of_one_audit_for_each_class(options: dict[str, Any
     ]
     for name, total in values(together).items():
         assert sum(values(one)[name] for one in each) == pytest.approx(total, abs=1e-12), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("miscalibration", [1.0, 1.5])
+@pytest.mark.parametrize("n", [1_000, 8_000])
+def test_intervals_of_the_calibration_loss_hold_for_the_log_loss(miscalibration: float, n: int) -> None:
+    # 60 samples: of intervals that hold in 95%, 9 or more miss once in 400 times; 3.5 standard errors
+    problem = Sigmoid(grouping=0.0, miscalibration=miscalibration)
+    truth = problem.truth("log").calibration_loss
+    found = []
+    for seed in range(REPETITIONS):
+        sample = problem.sample(n, random_state=2_000 + seed)
+        found.append(epiloss.audit(sample.y, sample.scores, rule="log").calibration_loss)
+    assert all(one.low is not None and one.high is not None for one in found)
+    missed = [one for one in found if not (one.low or 0.0) <= truth <= (one.high or 0.0)]
+    assert len(missed) <= 8
+    mean, error = mean_and_error(np.array([one.value for one in found]))
+    assert abs(mean - truth) <= 3.5 * error

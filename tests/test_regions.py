@@ -139,6 +139,8 @@ def expected_values(rows: Rows) -> dict[str, Floats]:
     loss = rows.rule.loss(s, y)
     finite = np.isfinite(loss)
     shown = np.where(finite, loss, 0.0)
+    curve = np.clip((a + b) / 2, 1e-6, 1 - 1e-6)
+    by_chance = rows.rule.loss(curve, y) - rows.rule.entropy(curve)
     return {
         "n": np.ones(len(y)),
         "weight": w,
@@ -149,7 +151,7 @@ def expected_values(rows: Rows) -> dict[str, Floats]:
         "score_label": w * s * y,
         "loss": w * shown,
         "n_infinite": (~finite).astype(float),
-        "expected": w * (rows.rule.expected(s, (a + b) / 2) if rows.rule.bounded else shown),
+        "expected": w * (rows.rule.expected(s, (a + b) / 2) if rows.rule.bounded else shown - by_chance),
         "curve_a": w * a,
         "curve_b": w * b,
         "curve_entropy": w * rows.rule.pair_entropy(a, b),

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
-from epiloss.regions import RegionStats, blocks
+from epiloss.regions import INSIDE, RegionStats, blocks
 from epiloss.scoring import Brier, Floats, ScoringRule
 
 _FEW = 60  # rows, of which two regions of 30 cannot be made
-_INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
 
 def dot(a: Floats, b: Floats) -> float:
@@ -224,7 +223,7 @@ class _Guesses:
             if terms is not None:
                 return terms
         terms, whole = np.empty((4, len(labels))), ~np.isnan(self.curve_mean)
-        within = 0.0 if rule.bounded else _INSIDE
+        within = 0.0 if rule.bounded else INSIDE
         for some in blocks(len(labels)):
             level, s, y = self.level_set[some], self.scores[some], labels[some]
             a, b = self.curves[0][some], self.curves[1][some]

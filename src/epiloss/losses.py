@@ -213,11 +213,13 @@ def _within_bins(
 ) -> Floats:
     """Return the calibration loss that binning averages away: ``E d(S, C) - d(S_B, C_B)``.
 
-    Equal to ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. Where the loss is bounded C is the
-    curve, with less noise; where it is not, C is replaced by the labels, which have no bias.
+    Equal to ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. Where the score is bounded C_B is the
+    mean of the curve; where it is not, that of the labels, which the expected score follows then.
     """
-    a, b = levels.mean("curve_a"), levels.mean("curve_b")
-    centre = _probability((a + b) / 2) if rule.bounded else label_mean
+    if not rule.bounded:
+        within = _debiased_entropy(levels, rule) - levels.mean("curve_entropy")
+        return levels.mean("expected") - rule.expected(score_mean, label_mean) + within
+    centre = _probability(_curve_mean(levels))
     return levels.mean("expected") - rule.expected(score_mean, centre) + _induced(levels, rule)
 
 

@@ -39,6 +39,7 @@ FIELDS = (
     "curve_entropy",  # of the pair of curves, free of their noise
 )
 _BLOCK = 2**13
+INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
 
 @dataclass(frozen=True)
@@ -302,7 +303,7 @@ def _row_values(
         "score_sq": scores * scores,
         "score_label": scores * labels,
         "loss": loss,
-        "expected": rule.expected(scores, (a + b) / 2) if rule.bounded else loss,
+        "expected": _expected(rule, scores, labels, loss, (a + b) / 2),
         "curve_a": a,
         "curve_b": b,
         "curve_entropy": rule.pair_entropy(a, b),
@@ -313,6 +314,18 @@ def _row_values(
         values = {name: w * value for name, value in values.items()} | weighted
     square = weight_sq if weight_sq is not None else one if weights is None else w * w
     return {"n": one, "weight": w, "weight_sq": square} | infinite | values
+
+
+def _expected(rule: ScoringRule, scores: Floats, labels: Floats, loss: Floats, curve: Floats) -> Floats:
+    """Return the score that rows are expected to have under the calibration curve.
+
+    Where it is not bounded, errors of the curve would weigh too much: it is what rows have, less what
+    they have by chance as the curve tells it.
+    """
+    if rule.bounded:
+        return rule.expected(scores, curve)
+    curve = np.clip(curve, INSIDE, 1 - INSIDE)
+    return loss - (rule.loss(curve, labels) - rule.entropy(curve))
 
 
 def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
