@@ -10,7 +10,7 @@ import pytest
 import epiloss
 from epiloss.results import Audit, Estimate
 from epiloss.simulate import Sigmoid
-from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, verdict
+from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, _rates, verdict
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +149,22 @@ def test_few_rows_are_not_called_fine_where_regions_are_to_be_learned() -> None:
 def test_an_infinite_score_asks_for_no_number_of_rows(base: Audit) -> None:
     infinite = replace(base, score=Estimate(float("inf")), grouping_loss=SMALL, calibration_loss=SMALL)
     assert verdict(infinite).rows is None
+
+
+def test_a_region_whose_score_is_right_is_told_beside_all_with_such_scores() -> None:
+    """Group A is scored right, but once the scores are right on average they are too high for A."""
+    g = np.random.default_rng(0)
+    group, scores = np.where(g.random(6_000) < 0.4, "A", "B"), g.uniform(0.1, 0.5, 6_000)
+    labels = (g.random(6_000) < np.where(group == "A", scores, scores + 0.4)).astype(int)
+    result = epiloss.audit(labels, scores, groups=group)
+    worst = result.worst_regions(1)
+    told = f"in truth {worst['label_mean'][0]:.2f}, all with such scores {worst['expected'][0]:.2f})"
+    assert told in str(result.verdict)
+    page = result.to_html()
+    assert "too high" not in page
+    assert "Lower rates than all with such scores" in page
+
+
+def test_rates_that_are_alike_are_shown_with_more_digits() -> None:
+    assert _rates(0.001, 0.0042, 0.0011) == "scored 0.001, in truth 0.004"
+    assert _rates(0.3, 0.5, 0.29) == "scored 0.30, in truth 0.50"

@@ -65,7 +65,7 @@ for name, one in audits.items():
 
 # %%
 # Which way, and how far: how much higher the rate of a group is than that of everybody with the
-# same score. Above zero the scores are too low for the group, below too high.
+# same score. Above zero even scores that are right on average are too low for the group, below too high.
 
 display = HeterogeneityDisplay.from_audits({"not told": audits["not told"]})
 display.plot()

@@ -228,8 +228,8 @@ class Audit(SavedAsJson):
     def worst_regions(self, n: int = 10, side: str | None = None) -> Table:
         """Return the regions that cost most, the worst first.
 
-        ``side`` is "over" for those whose scores are too high for their level set's rates,
-        "under" for those whose scores are too low.
+        ``side`` is "over" for those with lower rates than all rows with such scores, for whom even
+        calibrated scores are too high, and "under" for those with higher rates.
         """
         if side not in (None, "over", "under"):
             raise OptionError(f"side must be 'over', 'under' or None, got {side!r}.")

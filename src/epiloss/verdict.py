@@ -181,9 +181,20 @@ def _worst(table: Table) -> str:
     told = np.flatnonzero(table["pvalue_adjusted"] <= 0.05)
     if not len(told) or "rule" not in table:
         return ""
-    columns = (table["rule"], table["score_mean"], table["label_mean"])
+    columns = (table["rule"], table["score_mean"], table["label_mean"], table["expected"])
     parts = [
-        f"{printable(str(rule))} (scored {score:.2f}, in truth {rate:.2f})"
-        for rule, score, rate in zip(*(column[told] for column in columns), strict=True)
+        f"{printable(str(rule))} ({_rates(score, rate, expected)})"
+        for rule, score, rate, expected in zip(*(column[told] for column in columns), strict=True)
     ]
     return ", worst where " + "; and where ".join(parts)
+
+
+def _rates(score: float, rate: float, expected: float) -> str:
+    """Say how a region was scored and is, and how all such rows are where the score tells that wrong."""
+    digits = 2
+    while digits < 5 and f"{rate:.{digits}f}" == f"{expected:.{digits}f}":
+        digits += 1
+    text = f"scored {score:.{digits}f}, in truth {rate:.{digits}f}"
+    if abs(score - expected) <= abs(rate - expected) / 2:
+        return text
+    return f"{text}, all with such scores {expected:.{digits}f}"

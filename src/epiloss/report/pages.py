@@ -15,7 +15,10 @@ from epiloss.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
 from epiloss.report.payload import payload
 from epiloss.results import Audit, Table
 
-_SIDES = {"over": "Over-confident", "under": "Under-confident"}
+_SIDES = {
+    "over": "Lower rates than all with such scores",
+    "under": "Higher rates than all with such scores",
+}
 _WORST = 10  # regions in a table
 _MOST_CURVES = 10  # classes for which a smooth curve is fitted
 
