@@ -95,6 +95,7 @@ class Task:
     repetition: int
     seed: int
     with_peer: bool
+    rule: str = "brier"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ class Repetition:
     cell: Cell
     outcomes: Mapping[str, Outcome]
     peer: float
+    rule: str = "brier"
 
 
 @dataclass(frozen=True)
@@ -217,9 +219,9 @@ def binary(sample: Sample) -> Sample:
 
 
 @lru_cache
-def true_losses(setting: str) -> Mapping[str, float]:
+def true_losses(setting: str, rule: str = "brier") -> Mapping[str, float]:
     """Return what each quantity estimates, or bounds."""
-    truth = SETTINGS[setting].truth()
+    truth = SETTINGS[setting].truth(rule)
     bounds = dict.fromkeys(BOUNDS, truth.grouping_loss)
     return {**bounds, "calibration_loss": truth.calibration_loss, "score": truth.score}
 
@@ -269,11 +271,13 @@ def run_task(task: Task) -> Repetition:
     The bounds are those of ``epiloss.audit(..., method="auto")``, bit for bit.
     """
     cell = task.cell
-    reference = reference_sample(cell.setting, task.seed)
     sequence = _seed_sequence(task.seed, cell.setting, cell.n, task.repetition)
     generator = np.random.default_rng(sequence)
     sample = SETTINGS[cell.setting].sample(cell.n, random_state=generator)
     random_state = int(generator.integers(2**31))
+    if task.rule != "brier":
+        return _without_features(task, binary(sample), random_state)
+    reference = reference_sample(cell.setting, task.seed)
     partitioner = RecordingPartitioner()
     audit = epiloss.audit(
         sample.y,
@@ -295,6 +299,16 @@ def run_task(task: Task) -> Repetition:
         "score": Outcome(audit.score, truth["score"]),
     }
     return Repetition(cell, outcomes, peer_bound(rows) if task.with_peer else NAN)
+
+
+def _without_features(task: Task, rows: Sample, random_state: int) -> Repetition:
+    """Return the outcomes that need no features, by another rule."""
+    truth = true_losses(task.cell.setting, task.rule)
+    options: dict[str, Any] = {"rule": task.rule, "bins": task.cell.bins, "level": LEVEL}
+    audit = epiloss.audit(rows.y, rows.scores, random_state=random_state, **options)
+    names = ("calibration_loss", "score")
+    outcomes = {name: Outcome(getattr(audit, name), truth[name]) for name in names}
+    return Repetition(task.cell, outcomes, NAN, task.rule)
 
 
 def _crossfit_outcome(rows: Sample, reference: Sample, random_state: int) -> Outcome:
@@ -337,10 +351,12 @@ def _seed_sequence(seed: int, setting: str, *key: int) -> np.random.SeedSequence
     return np.random.SeedSequence(seed, spawn_key=(list(SETTINGS).index(setting), *key))
 
 
-def tasks(cells: Iterable[Cell], repetitions: int, *, seed: int, peer_repetitions: int) -> list[Task]:
+def tasks(
+    cells: Iterable[Cell], repetitions: int, *, seed: int, peer_repetitions: int, rule: str = "brier"
+) -> list[Task]:
     """Return the repetitions of every cell, the first few with the peer beside."""
     return [
-        Task(cell, repetition, seed, repetition < peer_repetitions)
+        Task(cell, repetition, seed, repetition < peer_repetitions, rule)
         for cell in cells
         for repetition in range(repetitions)
     ]
@@ -361,11 +377,16 @@ def summarise(repetitions: Iterable[Repetition]) -> list[Line]:
     by_cell: dict[Cell, list[Repetition]] = {}
     for one in repetitions:
         by_cell.setdefault(one.cell, []).append(one)
-    return [_line(cell, name, found) for cell, found in by_cell.items() for name in QUANTITIES]
+    return [
+        _line(cell, name, found)
+        for cell, found in by_cell.items()
+        for name in QUANTITIES
+        if name in found[0].outcomes
+    ]
 
 
 def _line(cell: Cell, quantity: str, found: Sequence[Repetition]) -> Line:
-    truth = true_losses(cell.setting)[quantity]
+    truth = true_losses(cell.setting, found[0].rule)[quantity]
     outcomes = [one.outcomes[quantity] for one in found]
     values = np.array([one.estimate.value for one in outcomes])
     line = Line(
@@ -421,8 +442,8 @@ def as_csv(lines: Sequence[Line]) -> str:
     return stream.getvalue()
 
 
-def as_table(lines: Sequence[Line], peer: bool) -> str:
-    """Return the tables that are printed: the bounds, the other losses, and the peer."""
+def as_table(lines: Sequence[Line], peer: bool | None) -> str:
+    """Return the tables that are printed: the bounds, the other losses, and the peer, or none (None)."""
     cells: dict[tuple[str, int], dict[str, Line]] = {}
     for line in lines:
         cells.setdefault((line.setting, line.n), {})[line.quantity] = line
@@ -431,6 +452,23 @@ def as_table(lines: Sequence[Line], peer: bool) -> str:
         f"{lines[0].repetitions} repetitions; losses x 1e-4. Standard error of a frequency near 0.95: "
         f"{np.sqrt(0.95 * 0.05 / lines[0].repetitions):.3f}.",
         "",
+    ]
+    if any(line.quantity in BOUNDS for line in lines):
+        text += [*_bound_table(cells, width), ""]
+    header = f"{'true':>8} {'bias ± se':>15} {'cover':>6}    "
+    text += ["The calibration loss (left) and the score (right), for the true ones."]
+    text.append(f"{'':{width}} {'n':>6}  " + header * 2)
+    for (setting, n), found in cells.items():
+        both = (found["calibration_loss"], found["score"])
+        parts = [f"{one.truth / UNIT:8.1f} {_bias(one)} {_share(one.coverage)}    " for one in both]
+        text.append(f"{setting:{width}} {n:>6}  " + "".join(parts))
+    if peer is None:
+        return "\n".join(text)
+    return "\n".join([*text, "", *(_peer_table(cells, width) if peer else _no_peer())])
+
+
+def _bound_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: int) -> list[str]:
+    text = [
         "Lower bounds on the grouping loss. bias, rmse, tight: against the true loss; cover: of the",
         "bound for the repetition's own regions or directions by its 95% interval; valid: lower limit",
         "<= true loss; reject: by the 5% test, its level in the null settings and its power elsewhere.",
@@ -446,14 +484,7 @@ def as_table(lines: Sequence[Line], peer: bool) -> str:
                 f"{one.rmse / UNIT:6.1f} {_share(one.tightness)} {_share(one.coverage)} "
                 f"{_share(one.coverage_on_rows):>7} {_share(one.validity)} {_share(one.rejected)}"
             )
-    header = f"{'true':>8} {'bias ± se':>15} {'cover':>6}    "
-    text += ["", "The calibration loss (left) and the score (right), for the true ones."]
-    text.append(f"{'':{width}} {'n':>6}  " + header * 2)
-    for (setting, n), found in cells.items():
-        both = (found["calibration_loss"], found["score"])
-        parts = [f"{one.truth / UNIT:8.1f} {_bias(one)} {_share(one.coverage)}    " for one in both]
-        text.append(f"{setting:{width}} {n:>6}  " + "".join(parts))
-    return "\n".join([*text, "", *(_peer_table(cells, width) if peer else _no_peer())])
+    return text
 
 
 def _no_peer() -> list[str]:
@@ -489,6 +520,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
     )
+    parser.add_argument("--rule", choices=("brier", "log"), default="brier", help="log: no bounds")
     parser.add_argument("--quick", action="store_true", help="4 repetitions of 1,000 rows")
     options = parser.parse_args(arguments)
     repetitions = options.repetitions
@@ -497,10 +529,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if repetitions < 2 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 2 repetitions and 1 job, and a seed of at least 0")
     options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
-    peer = has_peer()
+    peer = has_peer() if options.rule == "brier" else None
     cells = [Cell(name, n) for n in SIZES[: 1 if options.quick else None] for name in options.settings]
     peer_repetitions = PEER_REPETITIONS if peer else 0
-    todo = tasks(cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions)
+    todo = tasks(
+        cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions, rule=options.rule
+    )
     console = Console(stderr=True)
     runs = run_tasks(todo, jobs=options.jobs)
     bar = track(runs, "repetitions", len(todo), console=console, disable=not console.is_terminal)

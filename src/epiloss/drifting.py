@@ -253,7 +253,8 @@ def _losses(part: _Placed, level: float) -> SampleLosses:
         weights=None,
         rule=problem.rule,
     )
-    influence = influence_of_rows(levels, [terms], len(rows), 1, None)
+    bounded = problem.rule.bounded
+    influence = influence_of_rows(levels, [terms], len(rows), 1, None, bounded=bounded)
     stderr = {name: influence[name].stderr() for name in LOSSES}
     losses = {name: normal_estimate(levels.total(name), stderr[name], level) for name in LOSSES}
     pvalue = one_sided_pvalue(losses["grouping_loss"].value, stderr["grouping_loss"])

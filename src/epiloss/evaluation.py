@@ -138,7 +138,14 @@ def evaluation_of(
         [fold.joined for fold in folds],
         edges,
         int(np.count_nonzero(evaluated)),
-        influence_of_rows(levels, repeats, len(problem.scores), len(folds), problem.clusters),
+        influence_of_rows(
+            levels,
+            repeats,
+            len(problem.scores),
+            len(folds),
+            problem.clusters,
+            bounded=problem.rule.bounded,
+        ),
         [fold.regions for fold in folds],
         np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
         len(problem.labels),
@@ -152,6 +159,8 @@ def influence_of_rows(
     n_rows: int,
     n_folds: int,
     clusters: Codes | None,
+    *,
+    bounded: bool,
 ) -> Mapping[str, Influence]:
     """Return each row's influence on the mean over all repeats, of ``n_folds`` folds together."""
 
@@ -164,6 +173,8 @@ def influence_of_rows(
     noise = float(mean_noise.sum())
     by_curve = Influence(of("curve_noise")).by_cluster(clusters).contribution
     curve_noise = dot(by_curve, by_curve)
+    # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
+    shown = (noise - curve_noise, noise) if bounded else (0.0, curve_noise)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
     # are compared with rates that they have a part in, and with a line in each level set of each
     # fold. Where there is something to learn the halves learn it from each other, and the excess
@@ -178,7 +189,7 @@ def influence_of_rows(
     least = float(region_noise.sum() + mean_noise[divided].sum())
     return {
         "score": Influence(of("score")),
-        "calibration_loss": Influence(of("calibration_loss"), noise - curve_noise, noise),
+        "calibration_loss": Influence(of("calibration_loss"), *shown),
         "grouping_loss": Influence(of("grouping_loss"), -excess, least),
     }
 
