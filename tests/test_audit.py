@@ -813,3 +813,30 @@ def test_a_recalibrator_that_cannot_weigh_is_refused_where_there_are_weights() -
     assert audit(Y, S, X, bins=4, recalibrate=Same()).recalibrated is not None
     with pytest.raises(OptionError, match="sample_weight"):
         audit(Y, S, X, bins=4, recalibrate=Same(), sample_weight=S + 1)
+
+
+def test_a_random_state_of_the_older_kind_is_a_source_of_randomness() -> None:
+    sample = epiloss.simulate.Sigmoid().sample(500)
+    data = (sample.y, sample.scores, sample.X)
+    first, second = (
+        epiloss.audit(*data, method="partition", bins=3, random_state=np.random.RandomState(seed))
+        for seed in (4, 4)
+    )
+    assert first.to_dict() == second.to_dict()
+
+
+def test_a_recalibrator_that_takes_no_vector_is_refused_in_a_sentence() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    sample = epiloss.simulate.Sigmoid().sample(500)
+    with pytest.raises(
+        epiloss.OptionError, match=r"a vector of scores.*LogisticRegression, which failed"
+    ):
+        epiloss.audit(sample.y, sample.scores, sample.X, bins=3, recalibrate=LogisticRegression())
+
+
+def test_a_page_in_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    sample = epiloss.simulate.Sigmoid().sample(500)
+    result = epiloss.audit(sample.y, sample.scores)
+    with pytest.raises(FileNotFoundError, match=r"the folder of 'a.html' must exist, got '.*nowhere'"):
+        result.to_html(tmp_path / "nowhere" / "a.html")

@@ -19,6 +19,10 @@ def write_text(path: str | Path, text: str) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a file to write to, which takes the place of ``path`` if all goes well."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"the folder of {target.name!r} must exist, got {str(target.parent)!r}. Make it first."
+        )
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     try:

@@ -138,7 +138,7 @@ def audit(
     display : array-like (n,), data frame or images, optional
         What to show of a row in reports: an identifier, a text, several columns; image files as
         ``pathlib.Path``, or images (n, height, width[, 3]).
-    random_state : int or Generator, optional
+    random_state : int, Generator or RandomState, optional
         The one source of randomness.
     n_jobs : int, optional
         Threads for the trees, also inside a large level set, or processes for files (-1: all cores);

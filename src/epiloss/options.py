@@ -39,17 +39,19 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def seed_of(random_state: int | np.random.Generator | None) -> int:
+def seed_of(random_state: int | np.random.Generator | np.random.RandomState | None) -> int:
     """Return the one number that all randomness is drawn from."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     raise OptionError(
-        "random_state must be None, a whole number of at least 0 or a numpy Generator, "
-        f"got {random_state!r}."
+        "random_state must be None, a whole number of at least 0, or a Generator or RandomState of "
+        f"numpy, got {random_state!r}."
     )
 
 

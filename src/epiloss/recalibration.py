@@ -85,7 +85,14 @@ def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
 def fit_recalibrator(model: Any, scores: Floats, labels: Floats, weights: Floats | None) -> None:
     """Fit a recalibrator, with the weights if there are any."""
     if weights is None:
-        model.fit(scores, labels)
+        try:
+            model.fit(scores, labels)
+        except (TypeError, ValueError) as error:
+            raise OptionError(
+                f"recalibrate must have a fit that takes a vector of scores and one of labels, got "
+                f"{type(model).__name__}, which failed: {str(error).splitlines()[0]:.120} "
+                "Wrap it, or use 'isotonic' or 'sigmoid'."
+            ) from error
         return
     if "sample_weight" not in inspect.signature(model.fit).parameters:
         raise OptionError(
