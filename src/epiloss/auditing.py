@@ -17,7 +17,7 @@ from epiloss.evaluation import evaluate, evaluate_recalibrated
 from epiloss.learners import resolve_learner
 from epiloss.levelsets import checked_count
 from epiloss.models import described
-from epiloss.options import check_arrays, check_options, seed_of
+from epiloss.options import RandomState, check_arrays, check_options, seed_of
 from epiloss.partition import resolve_partition
 from epiloss.planning import BinaryProblem, Plan, stream
 from epiloss.recalibration import resolve_recalibrator
@@ -60,7 +60,7 @@ def audit(
     classes: Sequence[Any] | None = None,
     level: float = 0.95,
     display: Any = None,
-    random_state: int | np.random.Generator | None = 0,
+    random_state: RandomState = 0,
     n_jobs: int | None = None,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),

@@ -18,7 +18,7 @@ from epiloss.inference import difference_estimate, normal_estimate, one_sided_pv
 from epiloss.influence import cell_of, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import level_set_losses
-from epiloss.options import check_options, seed_of
+from epiloss.options import RandomState, check_options, seed_of
 from epiloss.partition import Partition, pool_small_regions, resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan
@@ -100,7 +100,7 @@ def drift(
     pos_label: Any = None,
     classes: Sequence[Any] | None = None,
     level: float = 0.95,
-    random_state: int | np.random.Generator | None = 0,
+    random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> Drift:
     """Tell whether score, calibration loss and grouping loss changed between two data sets.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from epiloss.errors import OptionError
+
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 
 def check_options(
@@ -39,7 +42,7 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def seed_of(random_state: int | np.random.Generator | np.random.RandomState | None) -> int:
+def seed_of(random_state: RandomState) -> int:
     """Return the one number that all randomness is drawn from."""
     if random_state is None:
         random_state = np.random.default_rng()

@@ -15,7 +15,7 @@ from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.levelsets import Codes, resolve_level_sets
 from epiloss.losses import LevelSetLosses
-from epiloss.options import seed_of
+from epiloss.options import RandomState, seed_of
 from epiloss.partition import resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan, stream
@@ -68,7 +68,7 @@ class RegionPlan:
         curve: Any = None,
         pos_label: Any = None,
         classes: Sequence[Any] | None = None,
-        random_state: int | np.random.Generator | None = 0,
+        random_state: RandomState = 0,
     ) -> RegionPlan:
         """Learn from rows; all options are those of :func:`epiloss.audit`."""
         problem = read_problem(
