@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import epiloss
 from epiloss.features import Features
 from epiloss.partition import resolve_partition
 from epiloss.partition.base import LearningRows
@@ -67,6 +68,37 @@ def test_missing_values_are_said_where_there_are_any() -> None:
     assert str(rule_of([other, known], features)) == "sex is not f or missing"
     unknown = Step(1, True, np.nan, left=True, missing_left=True)
     assert str(rule_of([other, unknown], features)) == "sex is missing"
+
+
+def test_a_split_on_missingness_alone_is_said_as_such() -> None:
+    features = Features.read({"income": [1.0, np.nan], "sex": ["f", "m"]})
+    known = Step(0, False, np.inf, left=True, missing_left=False)
+    unknown = Step(0, False, np.inf, left=False, missing_left=False)
+    low = Step(0, False, 3.0, left=True, missing_left=True)
+    high = Step(0, False, 3.0, left=False, missing_left=True)
+    said = {
+        "income is missing": [[unknown], [low, unknown]],
+        "income is not missing": [[known]],
+        "income <= 3 or missing": [[low]],
+        "income <= 3": [[low, known], [known, low]],
+        "income > 3": [[high], [known, high]],
+    }
+    for words, paths in said.items():
+        assert [str(rule_of(path, features)) for path in paths] == [words] * len(paths)
+    complete = Features.read({"income": [1.0, 2.0]})
+    assert str(rule_of([known], complete)) == "income is not missing"
+    nothing = Step(0, False, np.inf, left=True, missing_left=True)
+    assert str(rule_of([nothing], features)) == "all of it"
+
+
+def test_an_audit_says_where_values_are_missing() -> None:
+    rng = np.random.default_rng(0)
+    x, s = np.round(np.exp(rng.normal(10, 0.6, 4_000))), rng.uniform(0.3, 0.7, 4_000)
+    x[rng.random(4_000) < 0.5] = np.nan
+    y = (rng.random(4_000) < np.clip(s + np.where(np.isnan(x), 0.25, -0.25), 0, 1)).astype(int)
+    result = epiloss.audit(y, s, {"income": x}, bins=1, region_ratio=900)
+    assert set(result.regions["rule"]) == {"income is missing", "income is not missing"}
+    assert "where income is missing" in str(result.verdict)
 
 
 def test_moments_and_truth_values_keep_their_units() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ class Step:
     """One split on the way to a region.
 
     A number goes left if it is at most ``threshold``, a category if it is that one; a threshold of
-    NaN stands for the category "missing".
+    NaN stands for the category "missing", and an infinite one parts numbers from missing values.
     """
 
     feature: int
@@ -52,7 +52,20 @@ class Condition:
             return f"{self.name} is {self.only}"
         if self.never:
             return f"{self.name} is not {' or '.join(self.never)}"
+        if not self.low < self.high:
+            return f"{self.name} is missing"
+        if self.missing is False and not self._has_end:
+            return f"{self.name} is not missing"
         return f"{self._range()} or missing" if self.missing else self._range()
+
+    @property
+    def says_nothing(self) -> bool:
+        """Tell whether every row meets it."""
+        return self.only is None and not self.never and self.missing is not False and not self._has_end
+
+    @property
+    def _has_end(self) -> bool:
+        return self.low > -math.inf or self.high < math.inf
 
     def _range(self) -> str:
         if self.dtype == "bool":
@@ -113,15 +126,17 @@ class Wording:
     def rule(self, steps: Iterable[Step]) -> Rule:
         """Return the rule of a path, with no redundant bound."""
         path = tuple(steps)
+        # learned where values were missing, whether or not any of these rows lacks one
+        parted = {step.feature for step in path if math.isinf(step.threshold)}
         conditions: dict[int, Condition] = {}
         for step in path:
-            known = conditions.get(step.feature) or self._anything(step.feature)
+            known = conditions.get(step.feature) or self._anything(step.feature, parted)
             conditions[step.feature] = self._narrowed(known, step)
-        return Rule(path, tuple(conditions.values()))
+        return Rule(path, tuple(one for one in conditions.values() if not one.says_nothing))
 
-    def _anything(self, feature: int) -> Condition:
+    def _anything(self, feature: int, parted: Collection[int]) -> Condition:
         is_category = feature in self.features.categories
-        missing = None if is_category or not self.has_missing(feature) else True
+        missing = True if not is_category and (feature in parted or self.has_missing(feature)) else None
         name, dtype = self.features.names[feature], self.features.dtypes.get(feature, "")
         return Condition(feature, name, missing=missing, dtype=dtype)
 
