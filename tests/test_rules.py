@@ -101,6 +101,17 @@ def test_an_audit_says_where_values_are_missing() -> None:
     assert "where income is missing" in str(result.verdict)
 
 
+def test_a_condition_with_or_stands_in_brackets_beside_another() -> None:
+    features = Features.read({"age": [1.0, np.nan], "sex": ["f", "m"]})
+    low = Step(0, False, 47.5, left=True, missing_left=True)
+    female = Step(1, True, 0.0, left=True, missing_left=False)
+    neither = [Step(1, True, code, left=False, missing_left=False) for code in (0.0, 1.0)]
+    missing = Step(0, False, np.inf, left=False, missing_left=False)
+    assert str(rule_of([low, female], features)) == "(age <= 47.5 or missing) and sex is f"
+    assert str(rule_of([*neither, low], features)) == "(sex is not f or m) and (age <= 47.5 or missing)"
+    assert str(rule_of([missing, female], features)) == "age is missing and sex is f"
+
+
 def test_moments_and_truth_values_keep_their_units() -> None:
     when = np.array(["2024-01-01", "2025-01-01"], "datetime64[D]")
     features = Features.read({"when": when, "smokes": np.array([True, False])})

@@ -59,6 +59,12 @@ class Condition:
         return f"{self._range()} or missing" if self.missing else self._range()
 
     @property
+    def in_brackets(self) -> str:
+        """The condition as one of several: what has an "or" stands in brackets."""
+        is_choice = len(self.never) > 1 or (bool(self.missing) and self.low < self.high)
+        return f"({self})" if is_choice and self.only is None else str(self)
+
+    @property
     def says_nothing(self) -> bool:
         """Tell whether every row meets it."""
         return self.only is None and not self.never and self.missing is not False and not self._has_end
@@ -94,7 +100,9 @@ class Rule:
     conditions: tuple[Condition, ...]
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.conditions)) or "all of it"
+        if len(self.conditions) == 1:
+            return str(self.conditions[0])
+        return " and ".join(condition.in_brackets for condition in self.conditions) or "all of it"
 
     def holds(self, features: Features) -> NDArray[np.bool_]:
         """Tell which rows meet the rule."""
