@@ -129,6 +129,60 @@ def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
     assert str(rule_of(steps, features)) == "1,000,000.2 < x <= 1,000,000.7"
 
 
+@pytest.mark.parametrize(
+    ("values", "threshold", "words"),
+    [
+        ([-1000.7, -1000.2], -1000.45, "c > -1,000.5"),
+        ([1234567.25, 1234567.75], 1234567.5, "c > 1,234,567.5"),
+        ([1234567.0, 1234568.0], 1234567.5, "c > 1,234,567"),
+        ([3.0000001e-9, 3.0000003e-9], 3.0000002e-9, "c > 3.0000002e-09"),
+        ([0.1, np.nextafter(0.1, 1)], 0.1, "c > 0.1"),
+        ([48.0, 49.0], 48.5, "c > 48.5"),
+    ],
+)
+def test_a_threshold_is_shown_between_the_values_it_parts(
+    values: list[float], threshold: float, words: str
+) -> None:
+    step = Step(0, False, threshold, left=False, missing_left=False)
+    assert str(rule_of([step], Features.read({"c": values}))) == words
+
+
+@given(
+    st.floats(-1e12, 1e12) | st.floats(-1, 1),
+    st.lists(st.floats(0, 1), min_size=2, max_size=20, unique=True),
+    st.data(),
+)
+def test_the_shown_threshold_parts_the_rows_as_the_true_one_does(
+    centre: float, spread: list[float], data: st.DataObject
+) -> None:
+    values = np.array(spread) + centre
+    features = Features.read({"x": values})
+    threshold = data.draw(st.floats(float(values.min()), float(values.max())))
+    words = str(rule_of([Step(0, False, threshold, left=True, missing_left=False)], features))
+    shown = float(words.removeprefix("x <= ").replace(",", ""))
+    np.testing.assert_array_equal(values <= shown, values <= threshold)
+
+
+def test_an_audit_shows_thresholds_inside_a_narrow_range() -> None:
+    rng = np.random.default_rng(0)
+    k, s = 1000 + rng.random(4_000), rng.uniform(0.35, 0.65, 4_000)
+    y = (rng.random(4_000) < np.where(k > 1000.5, 0.8, 0.3)).astype(int)
+    result = epiloss.audit(y, s, {"k": k}, partition="stump", bins=3)
+    halves = [rule.split()[-1].replace(",", "") for rule in result.regions["rule"] if "k" in rule]
+    assert halves
+    assert all(1000.4 < float(half) < 1000.6 for half in halves)
+
+
+def test_thresholds_are_told_apart_where_no_rows_are_at_hand() -> None:
+    thresholds = [1000.111, 1000.112, 1000.9]
+    paths = [[Step(0, False, t, left=True, missing_left=False)] for t in thresholds]
+    features = Features.read({"x": [1.0]}).description()
+    wording = Wording(features, paths)
+    shown = [float(str(wording.rule(path)).split()[-1].replace(",", "")) for path in paths]
+    assert len(set(shown)) == 3
+    np.testing.assert_allclose(shown, thresholds, atol=0.008, rtol=0)
+
+
 def test_no_split_is_no_condition() -> None:
     assert str(Rule((), ())) == "all of it"
     assert Rule((), ()).holds(Features.read(np.zeros((3, 1)))).all()
