@@ -23,6 +23,7 @@ from epiloss.planning import Plan, stream
 from epiloss.results import Table
 from epiloss.rules import Step, Wording
 from epiloss.scoring import Floats, ScoringRule
+from epiloss.tables import group_rules
 from epiloss.validation import Problem
 
 _MOST_COLUMNS = 500  # that typical rows are measured in
@@ -46,6 +47,8 @@ class Evidence:
 
     def rules(self, regions: Codes) -> NDArray[Any]:
         """Return regions in words."""
+        if self.problem.groups is not None:
+            return group_rules(self.evaluations, self.problem.groups)[regions]
         numbers = [int(region) for region in regions]
         paths = [self._path(number) for number in numbers]
         features = self.problem.features
@@ -119,13 +122,10 @@ class Evidence:
 
     def _rule(self, number: int, path: Sequence[Step] | None, wording: Wording | None) -> str:
         _, fold, cell = self._place(number)
-        region = int(fold.region[cell])
-        if self.problem.groups is not None:
-            return self.problem.groups.names[region]
         if fold.partition is None or wording is None:
             return "all of it"
         if path is None:
-            return f"{fold.partition.noun} {region}"
+            return f"{fold.partition.noun} {int(fold.region[cell])}"
         if path and wording.features.is_embedding:
             return self._like(number)
         return str(wording.rule(path))
