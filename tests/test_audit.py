@@ -813,3 +813,8 @@ def test_a_recalibrator_that_cannot_weigh_is_refused_where_there_are_weights() -
     assert audit(Y, S, X, bins=4, recalibrate=Same()).recalibrated is not None
     with pytest.raises(OptionError, match="sample_weight"):
         audit(Y, S, X, bins=4, recalibrate=Same(), sample_weight=S + 1)
+
+
+def test_a_level_is_printed_with_its_digits() -> None:
+    assert "[99.5% interval]" in str(audit(Y, S, groups=G, bins=4, level=0.995))
+    assert "[95% interval]" in str(audit(Y, S, groups=G, bins=4))

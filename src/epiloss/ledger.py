@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from epiloss.results import Audit, Estimate
+from epiloss.results import Audit, Estimate, percent
 
 _RULES = {"brier": "Brier score", "log": "log-loss"}
 _LINES = (
@@ -50,7 +50,7 @@ def _headline(audit: Audit) -> str:
 
 
 def _titles(audit: Audit, n_columns: int) -> str:
-    interval = f"[{audit.options['level']:.0%} interval]"
+    interval = f"[{percent(audit.options['level'])} interval]"
     titles = ["as given", "recalibrated"][:n_columns] if n_columns > 1 else ["value"]
     cells = "".join(f"{title:>{_VALUE}} {interval:{_INTERVAL - 1}}" for title in titles)
     return f"{'':{_TITLE}}{cells}".rstrip()
