@@ -818,3 +818,15 @@ def test_a_recalibrator_that_cannot_weigh_is_refused_where_there_are_weights() -
 def test_a_level_is_printed_with_its_digits() -> None:
     assert "[99.5% interval]" in str(audit(Y, S, groups=G, bins=4, level=0.995))
     assert "[95% interval]" in str(audit(Y, S, groups=G, bins=4))
+
+
+def test_one_level_set_is_not_several() -> None:
+    assert ", 1 level set, 2 regions by groups)" in str(audit(Y, S, groups=G, bins=1))
+    assert ", 1 level set, 1 region by level set)" in str(audit(Y, S, bins=1))
+
+
+def test_groups_that_split_no_level_set_are_told_what_to_do_about_groups() -> None:
+    notes = [note for note in audit(Y, S, groups=np.zeros(len(Y)), bins=4).warnings if "split" in note]
+    assert len(notes) == 1
+    assert "larger groups" in notes[0]
+    assert "region_ratio" not in notes[0]

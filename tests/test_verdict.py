@@ -164,6 +164,15 @@ def test_the_rows_that_are_asked_for_come_to_an_end() -> None:
     assert told.kind == REPAIR
 
 
+def test_groups_are_not_called_features(base: Audit) -> None:
+    options = {**base.options, "partition": "groups"}
+    small = replace(base, options=options, grouping_loss=SMALL, partition_bound=SMALL)
+    for calibration in (SMALL, LARGE):
+        result = replace(small, calibration_loss=calibration)
+        assert "these groups" in str(verdict(result))
+        assert "features" not in str(verdict(result))
+
+
 def test_where_no_level_set_is_split_nothing_was_tested() -> None:
     sample = Sigmoid(perturbation="step").sample(3_000)
     result = epiloss.audit(sample.y, sample.scores, groups=range(3_000))

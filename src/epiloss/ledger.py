@@ -44,9 +44,13 @@ def _headline(audit: Audit) -> str:
     rule = _RULES.get(audit.rule, f"rule {audit.rule}")
     return (
         f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
-        f"({audit.n_evaluated:,} evaluated, {len(audit.level_sets)} level sets, "
-        f"{len(audit.regions):,} regions by {audit.options['partition']})"
+        f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
+        f"{_counted(len(audit.regions), 'region')} by {audit.options['partition']})"
     )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _titles(audit: Audit, n_columns: int) -> str:

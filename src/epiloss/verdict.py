@@ -72,7 +72,7 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
         )
     if calibration == "large":
         rest = (
-            "that is all that these features show"
+            f"that is all that {_seen_by(audit)} show"
             if grouping == "small"
             else "whether groups of rows are then still misjudged needs more rows to tell"
         )
@@ -86,8 +86,8 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
     if grouping == calibration == "small":
         return Verdict(
             FINE,
-            "Fine as it is: as far as these features can show, what the probabilities are off by is too "
-            "small to matter.",
+            f"Fine as it is: as far as {_seen_by(audit)} can show, what the probabilities are off by is "
+            "too small to matter.",
             matters,
         )
     if calibration == "small" and _untested(audit):
@@ -125,6 +125,11 @@ def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
     if few or _untested(audit) or _may_exceed(regions, matters):
         state = "unclear"
     return state, audit.grouping_loss
+
+
+def _seen_by(audit: Audit) -> str:
+    """Name what regions were looked for in."""
+    return "these groups" if audit.options["partition"] == "groups" else "these features"
 
 
 def _measured(audit: Audit) -> bool:
