@@ -840,3 +840,20 @@ def test_a_page_in_a_folder_that_is_not_there_is_refused_by_its_name(tmp_path: P
     result = epiloss.audit(sample.y, sample.scores)
     with pytest.raises(FileNotFoundError, match=r"the folder of 'a.html' must exist, got '.*nowhere'"):
         result.to_html(tmp_path / "nowhere" / "a.html")
+
+
+def test_a_level_is_printed_with_its_digits() -> None:
+    assert "[99.5% interval]" in str(audit(Y, S, groups=G, bins=4, level=0.995))
+    assert "[95% interval]" in str(audit(Y, S, groups=G, bins=4))
+
+
+def test_one_level_set_is_not_several() -> None:
+    assert ", 1 level set, 2 regions by groups)" in str(audit(Y, S, groups=G, bins=1))
+    assert ", 1 level set, 1 region by level set)" in str(audit(Y, S, bins=1))
+
+
+def test_groups_that_split_no_level_set_are_told_what_to_do_about_groups() -> None:
+    notes = [note for note in audit(Y, S, groups=np.zeros(len(Y)), bins=4).warnings if "split" in note]
+    assert len(notes) == 1
+    assert "larger groups" in notes[0]
+    assert "region_ratio" not in notes[0]

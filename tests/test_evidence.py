@@ -120,6 +120,22 @@ def test_other_regions_leave_the_ledger_alone(result: Audit) -> None:
     assert len(set(other.regions["fold"].tolist())) == 1
 
 
+def test_joined_groups_are_named_in_the_rule_the_verdict_and_the_report() -> None:
+    groups = ["a"] * 400 + ["b1", "b2", "b3", "b4"]  # of which each b has one row
+    y = np.array([0] * 380 + [1] * 24)
+    result = epiloss.audit(y, np.full(404, 0.05), groups=groups, bins=3)
+    assert result.regions["group"].tolist() == ["a", "b1 + b2 + b3 + b4"]
+    assert result.regions["rule"].tolist() == ["a", "b1 + b2 + b3 + b4"]
+    assert "b1 + b2 + b3 + b4" in str(result.verdict)
+    assert "b1 + b2 + b3 + b4" in result.to_html()
+
+
+def test_many_joined_groups_are_named_in_few_words() -> None:
+    y, scores = np.arange(40) % 2, np.full(40, 0.5)
+    rules = epiloss.audit(y, scores, groups=[f"g{k:02}" for k in range(40)], bins=1).regions["rule"]
+    assert rules.tolist() == ["g00 + g01 + g02 + g03 + 36 more"]
+
+
 def test_regions_of_groups_and_clusters_have_names(sample: epiloss.simulate.Sample) -> None:
     groups = np.where(sample.X[:, 0] > 0, "north", "south")
     by_group = epiloss.audit(sample.y, sample.scores, groups=groups, bins=5)

@@ -67,11 +67,14 @@ def test_repair_names_the_worst_regions_that_can_be_told_from_noise(base: Audit)
 
 
 def test_too_little_data_says_how_many_rows_would_tell(base: Audit) -> None:
-    few = replace(base, n_samples=1_000, grouping_loss=loss(0.0, 0.005), calibration_loss=SMALL)
+    unsure = loss(0.0, 0.005)
+    few = replace(
+        base, n_samples=1_000, grouping_loss=unsure, partition_bound=unsure, calibration_loss=SMALL
+    )
     rows = verdict(few).rows
     assert rows is not None
     # four times the standard error asks for sixteen times the rows
-    fewer = replace(few, grouping_loss=loss(0.0, 0.00125))
+    fewer = replace(few, grouping_loss=loss(0.0, 0.00125), partition_bound=SMALL)
     assert verdict(fewer).kind == UNCLEAR or verdict(fewer).rows is None
     assert 10_000 < rows < 40_000
     assert f"{rows:,}" in str(verdict(few))
@@ -99,7 +102,9 @@ def test_an_overconfident_score_without_groups_is_to_be_recalibrated() -> None:
 
 
 def test_a_loss_without_an_interval_is_judged_by_its_value(base: Audit) -> None:
-    infinite = replace(base, calibration_loss=Estimate(float("inf")), grouping_loss=SMALL)
+    infinite = replace(
+        base, calibration_loss=Estimate(float("inf")), grouping_loss=SMALL, partition_bound=SMALL
+    )
     assert verdict(infinite).kind == RECALIBRATE
 
 
@@ -116,6 +121,56 @@ def test_what_either_bound_may_have_missed_is_not_called_fine(base: Audit) -> No
     small = replace(base, grouping_loss=SMALL, calibration_loss=SMALL)
     assert verdict(replace(small, partition_bound=SMALL)).kind == FINE
     assert verdict(replace(small, partition_bound=UNSURE)).kind == UNCLEAR
+
+
+@pytest.mark.parametrize("leading", [SMALL, THERE_BUT_SMALL, UNSURE, AROUND])
+def test_either_bound_can_find_a_loss_that_matters(base: Audit, leading: Estimate) -> None:
+    found = replace(base, grouping_loss=leading, calibration_loss=SMALL, partition_bound=LARGE)
+    assert verdict(found).kind == REPAIR
+    assert "off by 10 points" in str(verdict(found))  # the root of 0.01, by the bound that decided
+    for doubtful in (replace(LARGE, low=0.002), replace(LARGE, pvalue=0.03)):
+        assert verdict(replace(found, partition_bound=doubtful)).kind == UNCLEAR
+
+
+@pytest.mark.parametrize("leading", [SMALL, AROUND])
+def test_rows_are_told_from_the_bound_that_is_unclear(base: Audit, leading: Estimate) -> None:
+    regions = loss(0.0045, 0.002)  # which needs (2 * 0.002 / (0.0045 - 0.0025))^2 = 4 times the rows
+    unclear = replace(
+        base, n_samples=20_000, grouping_loss=leading, calibration_loss=SMALL, partition_bound=regions
+    )
+    assert verdict(unclear).kind == UNCLEAR
+    assert 95_000 < (verdict(unclear).rows or 0) < 98_000
+
+
+def test_an_estimate_below_what_matters_must_come_out_below_it(base: Audit) -> None:
+    near = loss(0.002, 0.0004)
+    unclear = replace(
+        base, n_samples=20_000, grouping_loss=near, calibration_loss=SMALL, partition_bound=near
+    )
+    rows = verdict(unclear).rows
+    assert rows is not None
+    assert rows >= 1.2 * 20_000 * (2 * 0.0004 / 0.0005) ** 2
+
+
+def test_the_rows_that_are_asked_for_come_to_an_end() -> None:
+    sample = epiloss.simulate.MultiClass(n_classes=3).sample(20_000)
+    n, told = 3_000, None
+    for _ in range(3):
+        told = epiloss.audit(
+            sample.y[:n], sample.scores[:n], sample.X[:n], task="classwise", rule="log"
+        ).verdict
+        n = min(told.rows or n, 20_000)
+    assert told is not None
+    assert told.kind == REPAIR
+
+
+def test_groups_are_not_called_features(base: Audit) -> None:
+    options = {**base.options, "partition": "groups"}
+    small = replace(base, options=options, grouping_loss=SMALL, partition_bound=SMALL)
+    for calibration in (SMALL, LARGE):
+        result = replace(small, calibration_loss=calibration)
+        assert "these groups" in str(verdict(result))
+        assert "features" not in str(verdict(result))
 
 
 def test_where_no_level_set_is_split_nothing_was_tested() -> None:

@@ -14,7 +14,7 @@ from epiloss.atomic import write_text
 from epiloss.auditing import audit
 from epiloss.errors import DataError, OptionError
 from epiloss.inference import difference_estimate
-from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json
+from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json, percent
 
 if TYPE_CHECKING:
     from epiloss.plot.comparison import ComparisonDisplay
@@ -232,7 +232,7 @@ def _numbers(estimates: Sequence[Estimate], attribute: str) -> Any:
 
 def _text(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.audits.values()))
-    level = f"{first.options['level']:.0%}"
+    level = percent(first.options["level"])
     lines = [f"{first.task} task, rule {first.rule}, {first.n_samples:,} rows, {level} intervals"]
     for suffix, parts in _versions(comparison.audits):
         cells = [

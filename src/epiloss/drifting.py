@@ -23,7 +23,7 @@ from epiloss.partition import Partition, pool_small_regions, resolve_partition
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan
 from epiloss.regions import RegionStats
-from epiloss.results import SCHEMA, Estimate, SavedAsJson, for_json
+from epiloss.results import SCHEMA, Estimate, SavedAsJson, for_json, percent
 from epiloss.scoring import Floats, ScoringRule, resolve_rule
 from epiloss.splitting import stratified_fold
 from epiloss.thread_limits import limited_threads
@@ -78,7 +78,7 @@ class Drift(SavedAsJson):
         headline = (
             f"{self.task} task, rule {self.rule}, {self.reference.n_evaluated:,} reference rows and "
             f"{self.current.n_evaluated:,} current ones in {self.n_regions:,} regions, "
-            f"{self.level:.0%} intervals"
+            f"{percent(self.level)} intervals"
         )
         notes = [f"note: {warning}" for warning in self.warnings]
         return "\n".join([headline, "", *aligned(rows), *([""] if notes else []), *notes])

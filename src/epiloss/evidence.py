@@ -6,6 +6,7 @@ out when somebody looks at them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
@@ -20,8 +21,9 @@ from epiloss.evaluation import Evaluation, FoldRegions
 from epiloss.levelsets import Codes
 from epiloss.planning import Plan, stream
 from epiloss.results import Table
-from epiloss.rules import Wording
+from epiloss.rules import Step, Wording
 from epiloss.scoring import Floats, ScoringRule
+from epiloss.tables import group_rules
 from epiloss.validation import Problem
 
 _MOST_COLUMNS = 500  # that typical rows are measured in
@@ -45,8 +47,14 @@ class Evidence:
 
     def rules(self, regions: Codes) -> NDArray[Any]:
         """Return regions in words."""
-        wording = None if self.problem.features is None else Wording(self.problem.features)
-        return np.array([self._rule(int(region), wording) for region in regions], object)
+        if self.problem.groups is not None:
+            return group_rules(self.evaluations, self.problem.groups)[regions]
+        numbers = [int(region) for region in regions]
+        paths = [self._path(number) for number in numbers]
+        features = self.problem.features
+        wording = None if features is None else Wording(features, [path or [] for path in paths])
+        rules = (self._rule(*one, wording) for one in zip(numbers, paths, strict=True))
+        return np.array(list(rules), object)
 
     def rows(self, region: int) -> Codes:
         """Return the numbers of the rows that were evaluated in a region, as the user counts them."""
@@ -105,16 +113,19 @@ class Evidence:
         _, fold, cell = self._place(region)
         return np.asarray(fold.rows[fold.cells == cell], np.int64)
 
-    def _rule(self, number: int, wording: Wording | None) -> str:
+    def _path(self, number: int) -> Sequence[Step] | None:
+        """Return the splits that lead to a region; None where regions are no result of splits."""
         _, fold, cell = self._place(number)
-        level_set, region = int(fold.level_set[cell]), int(fold.region[cell])
-        if self.problem.groups is not None:
-            return self.problem.groups.names[region]
+        if fold.partition is None:
+            return []
+        return fold.partition.path(int(fold.level_set[cell]), int(fold.region[cell]))
+
+    def _rule(self, number: int, path: Sequence[Step] | None, wording: Wording | None) -> str:
+        _, fold, cell = self._place(number)
         if fold.partition is None or wording is None:
             return "all of it"
-        path = fold.partition.path(level_set, region)
         if path is None:
-            return f"{fold.partition.noun} {region}"
+            return f"{fold.partition.noun} {int(fold.region[cell])}"
         if path and wording.features.is_embedding:
             return self._like(number)
         return str(wording.rule(path))

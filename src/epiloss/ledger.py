@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from epiloss.results import Audit, Estimate
+from epiloss.results import Audit, Estimate, percent
 
 _RULES = {"brier": "Brier score", "log": "log-loss"}
 _LINES = (
@@ -44,13 +44,17 @@ def _headline(audit: Audit) -> str:
     rule = _RULES.get(audit.rule, f"rule {audit.rule}")
     return (
         f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
-        f"({audit.n_evaluated:,} evaluated, {len(audit.level_sets)} level sets, "
-        f"{len(audit.regions):,} regions by {audit.options['partition']})"
+        f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
+        f"{_counted(len(audit.regions), 'region')} by {audit.options['partition']})"
     )
 
 
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def _titles(audit: Audit, n_columns: int) -> str:
-    interval = f"[{audit.options['level']:.0%} interval]"
+    interval = f"[{percent(audit.options['level'])} interval]"
     titles = ["as given", "recalibrated"][:n_columns] if n_columns > 1 else ["value"]
     cells = "".join(f"{title:>{_VALUE}} {interval:{_INTERVAL - 1}}" for title in titles)
     return f"{'':{_TITLE}}{cells}".rstrip()

@@ -9,7 +9,6 @@ import numpy as np
 
 from epiloss.errors import OptionError
 
-
 RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | None
 
 

@@ -13,7 +13,7 @@ from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.planning import stream
 from epiloss.repair.estimators import RegionRecalibrator, repaired
-from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, for_json
+from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, for_json, percent
 from epiloss.scoring import Floats
 from epiloss.thread_limits import limited_threads
 from epiloss.validation import Problem
@@ -53,7 +53,7 @@ class RepairResult(SavedAsJson):
         return plain
 
     def __str__(self) -> str:
-        level = f"[{self.before.options['level']:.0%} interval]"
+        level = f"[{percent(self.before.options['level'])} interval]"
         lines = [
             f"repaired by {self.repair.method}, measured on {self.before.n_samples:,} rows that it has "
             "not seen",

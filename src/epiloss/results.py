@@ -57,6 +57,17 @@ class Estimate:
         return dict(vars(self))
 
 
+def percent(share: float) -> str:
+    """Return a share in per cent, with the digits that it has.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(0.995), percent(0.57)
+    ('95%', '99.5%', '57%')
+    """
+    return f"{100 * share:.10g}%"
+
+
 @dataclass(frozen=True)
 class Later:
     """A column that is worked out when it is first asked for, and only for some of the rows."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.scoring import Floats
 
-_DIGITS = 4  # that a threshold is shown with, and more only where two would look alike
+_DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
+
+Gap = tuple[float, float]  # the values of the rows next to a threshold: at most it, and above it
+_ANYWHERE: Gap = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class Step:
     """One split on the way to a region.
 
     A number goes left if it is at most ``threshold``, a category if it is that one; a threshold of
-    NaN stands for the category "missing".
+    NaN stands for the category "missing", and an infinite one parts numbers from missing values.
     """
 
     feature: int
@@ -35,7 +42,7 @@ class Condition:
     """What a region asks of one feature: a range of numbers, or one or none of some categories.
 
     ``missing`` is True where rows without a number belong to the region, and None where every row
-    has one; of categories, "missing" is one more.
+    has one; of categories, "missing" is one more. ``gaps`` are those that the two ends lie in.
     """
 
     feature: int
@@ -46,18 +53,38 @@ class Condition:
     never: tuple[str, ...] = ()
     missing: bool | None = None
     dtype: str = ""
+    gaps: tuple[Gap, Gap] = (_ANYWHERE, _ANYWHERE)
 
     def __str__(self) -> str:
         if self.only is not None:
             return f"{self.name} is {self.only}"
         if self.never:
             return f"{self.name} is not {' or '.join(self.never)}"
+        if not self.low < self.high:
+            return f"{self.name} is missing"
+        if self.missing is False and not self._has_end:
+            return f"{self.name} is not missing"
         return f"{self._range()} or missing" if self.missing else self._range()
+
+    @property
+    def in_brackets(self) -> str:
+        """The condition as one of several: what has an "or" stands in brackets."""
+        is_choice = len(self.never) > 1 or (bool(self.missing) and self.low < self.high)
+        return f"({self})" if is_choice and self.only is None else str(self)
+
+    @property
+    def says_nothing(self) -> bool:
+        """Tell whether every row meets it."""
+        return self.only is None and not self.never and self.missing is not False and not self._has_end
+
+    @property
+    def _has_end(self) -> bool:
+        return self.low > -math.inf or self.high < math.inf
 
     def _range(self) -> str:
         if self.dtype == "bool":
             return f"{self.name} is {'true' if math.isfinite(self.low) else 'false'}"
-        low, high = _shown(self.low, self.high, self.dtype)
+        low, high = _shown((self.low, self.high), self.gaps, self.dtype)
         if not math.isfinite(self.high):
             return f"{self.name} > {low}"
         return f"{low} < {self.name} <= {high}" if math.isfinite(self.low) else f"{self.name} <= {high}"
@@ -81,7 +108,9 @@ class Rule:
     conditions: tuple[Condition, ...]
 
     def __str__(self) -> str:
-        return " and ".join(map(str, self.conditions)) or "all of it"
+        if len(self.conditions) == 1:
+            return str(self.conditions[0])
+        return " and ".join(condition.in_brackets for condition in self.conditions) or "all of it"
 
     def holds(self, features: Features) -> NDArray[np.bool_]:
         """Tell which rows meet the rule."""
@@ -99,10 +128,16 @@ class Rule:
 
 @dataclass
 class Wording:
-    """How rules name the features, and which of these have missing values; found out once."""
+    """How rules name the features, which of these have missing values, and the gaps of thresholds.
+
+    ``paths`` are those that are to be put in words: the thresholds of all of them are placed among the
+    rows' values together.
+    """
 
     features: Features
+    paths: Sequence[Sequence[Step]] = ()
     _has_missing: dict[int, bool] = field(default_factory=dict)
+    _gaps: dict[tuple[int, float], Gap] = field(default_factory=dict)
 
     def has_missing(self, feature: int) -> bool:
         """Tell whether any row lacks a value."""
@@ -110,20 +145,48 @@ class Wording:
             self._has_missing[feature] = self.features.has_missing(feature)
         return self._has_missing[feature]
 
+    def gap(self, feature: int, threshold: float) -> Gap:
+        """Return the values of the rows that a threshold lies between."""
+        if (feature, threshold) not in self._gaps:
+            thresholds = np.unique([threshold, *self._thresholds[feature]])
+            gaps = _gaps_among(self.features.column(feature), thresholds)
+            keys = ((feature, one) for one in thresholds.tolist())
+            self._gaps.update(zip(keys, gaps, strict=True))
+        return self._gaps[feature, threshold]
+
+    @cached_property
+    def _thresholds(self) -> Mapping[int, set[float]]:
+        thresholds: dict[int, set[float]] = defaultdict(set)
+        for step in chain.from_iterable(self.paths):
+            if not step.is_category and math.isfinite(step.threshold):
+                thresholds[step.feature].add(step.threshold)
+        return thresholds
+
     def rule(self, steps: Iterable[Step]) -> Rule:
         """Return the rule of a path, with no redundant bound."""
         path = tuple(steps)
+        # learned where values were missing, whether or not any of these rows lacks one
+        parted = {step.feature for step in path if math.isinf(step.threshold)}
         conditions: dict[int, Condition] = {}
         for step in path:
-            known = conditions.get(step.feature) or self._anything(step.feature)
+            known = conditions.get(step.feature) or self._anything(step.feature, parted)
             conditions[step.feature] = self._narrowed(known, step)
-        return Rule(path, tuple(conditions.values()))
+        said = (one for one in conditions.values() if not one.says_nothing)
+        return Rule(path, tuple(map(self._placed, said)))
 
-    def _anything(self, feature: int) -> Condition:
+    def _anything(self, feature: int, parted: Collection[int]) -> Condition:
         is_category = feature in self.features.categories
-        missing = None if is_category or not self.has_missing(feature) else True
+        missing = True if not is_category and (feature in parted or self.has_missing(feature)) else None
         name, dtype = self.features.names[feature], self.features.dtypes.get(feature, "")
         return Condition(feature, name, missing=missing, dtype=dtype)
+
+    def _placed(self, known: Condition) -> Condition:
+        """Return a condition with the gaps of its ends."""
+        low, high = (
+            self.gap(known.feature, end) if math.isfinite(end) else _ANYWHERE
+            for end in (known.low, known.high)
+        )
+        return replace(known, gaps=(low, high))
 
     def _narrowed(self, known: Condition, step: Step) -> Condition:
         stays = None if known.missing is None else known.missing and step.missing_left == step.left
@@ -143,15 +206,47 @@ def rule_of(steps: Sequence[Step], features: Features) -> Rule:
     return Wording(features).rule(steps)
 
 
-def _shown(low: float, high: float, dtype: str) -> tuple[str, str]:
+def _gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
+    """Return the values next to each of the sorted thresholds, at most it and above it.
+
+    Where no value is known, the thresholds are to be told apart, and from what is farther than a
+    hundredth of their range.
+
+    Examples
+    --------
+    >>> _gaps_among(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1.5, 2.0, 9.0]))
+    [(1.0, 2.0), (2.0, 3.0), (3.0, inf)]
+    """
+    ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # what is missing sorts last
+    if not len(ordered) and len(thresholds) > 1:
+        near = min(np.diff(thresholds).min() / 2, np.ptp(thresholds) / 100)
+        ordered = np.sort(np.concatenate([thresholds - near, thresholds + near]))
+    place = np.searchsorted(ordered, thresholds, side="right")
+    ends = np.concatenate([[-math.inf], ordered, [math.inf]])
+    return list(zip(ends[place].tolist(), ends[place + 1].tolist(), strict=True))
+
+
+def _shown(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:
     """Return both ends in few digits, and in more where these would look alike."""
-    for digits in range(_DIGITS, 18):
-        ends = tuple(
-            shown_number(end, dtype, digits) if math.isfinite(end) else "" for end in (low, high)
+    for digits in range(_DIGITS, _MOST_DIGITS + 1):
+        low, high = (
+            _shown_inside(end, gap, dtype, digits) if math.isfinite(end) else ""
+            for end, gap in zip(ends, gaps, strict=True)
         )
-        if ends[0] != ends[1]:
+        if low != high:
             break
-    return ends[0], ends[1]
+    return low, high
+
+
+def _shown_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
+    """Return a number in so many digits, or in as many as part the rows just as it does."""
+    if dtype:
+        return shown_number(value, dtype)  # to the tick
+    for more in range(digits, _MOST_DIGITS + 1):
+        text = shown_number(value, dtype, more)
+        if gap[0] <= float(text.replace(",", "")) < gap[1]:
+            return text
+    return f"{value:,}"
 
 
 def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:

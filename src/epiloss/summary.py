@@ -178,10 +178,12 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
             "Pass features, embeddings or groups."
         )
     elif all((one.levels.n_regions <= len(one.regions)).all() for one in evaluations):
-        remarks.append(
-            "no level set was split, so the lower bound says nothing: use fewer bins or a smaller "
-            "region_ratio (below 3,000 rows, 5 bins or fewer)."
+        remedy = (
+            "use fewer bins or a smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
+            if problem.groups is None
+            else "use fewer bins or larger groups; one of a single row in a level set joins another."
         )
+        remarks.append(f"no level set was split, so the lower bound says nothing: {remedy}")
     if len(levels.level_set) == 1 and problem.task != "joint":
         remarks.append("all scores fall into one level set; check that they vary.")
     if not np.isfinite(score):

@@ -17,6 +17,7 @@ from epiloss.results import Columns, Later, Table
 from epiloss.scoring import Floats
 from epiloss.validation import Groups
 
+_MOST_NAMES = 5  # of joined groups in a rule
 _LEVEL_COLUMNS = (
     "score_mean",
     "label_mean",
@@ -109,13 +110,44 @@ def _region_columns(
     }
 
 
+def group_rules(evaluations: Sequence[Evaluation], groups: Groups) -> NDArray[Any]:
+    """Return the groups of each row of the region table in few words."""
+    return np.array(
+        [
+            _in_few_words(names)
+            for one in evaluations
+            for part, joined in zip(one.regions, one.joined, strict=True)
+            for names in _members(part, joined, groups)
+        ],
+        object,
+    )
+
+
+def _in_few_words(names: Sequence[str]) -> str:
+    """Return the names of joined groups, the first ones and a number where there are many.
+
+    Examples
+    --------
+    >>> _in_few_words(["a"]), _in_few_words(["a", "b"]), _in_few_words(list("abcdefgh"))
+    ('a', 'a + b', 'a + b + c + d + 4 more')
+    """
+    if len(names) <= _MOST_NAMES:
+        return " + ".join(names)
+    return f"{' + '.join(names[: _MOST_NAMES - 1])} + {len(names) - _MOST_NAMES + 1:,} more"
+
+
 def _group_names(part: RegionLosses, joined: JoinedRegions, groups: Groups) -> NDArray[Any]:
     """Return the name of each region's group, or all names where small groups were joined."""
+    return np.array([" + ".join(names) for names in _members(part, joined, groups)], object)
+
+
+def _members(part: RegionLosses, joined: JoinedRegions, groups: Groups) -> list[list[str]]:
+    """Return the names of the groups that each region holds."""
     members: dict[tuple[int, int], list[str]] = {}
     for level_set, region, into in zip(joined.level_set, joined.region, joined.into, strict=True):
         members.setdefault((int(level_set), int(into)), []).append(groups.names[region])
     cells = zip(part.level_set.tolist(), part.region.tolist(), strict=True)
-    return np.array([" + ".join(members[cell]) for cell in cells], object)
+    return [members[cell] for cell in cells]
 
 
 def _class_column(one: Evaluation, n: int) -> dict[str, NDArray[Any]]:

@@ -2,17 +2,20 @@
 
 A loss matters if it is at least ``tolerance`` times the score of knowing nothing but the base rate: by
 default 1%, which for a balanced binary task and the Brier score is 0.0025, or probabilities that are
-off by 5 points. A loss is *there* if its interval lies above 0, and *too small* if it lies below what
-matters; the grouping loss only if the interval of what the regions explain does so too, for either bound
-may have missed what the other would find. With the grouping loss first, as recalibration cannot undo it:
+off by 5 points. A loss is *there* if its test, or its interval, tells it from 0; *large* if it is there
+and its estimate matters; and *too small* if its interval lies below what matters. The grouping loss has
+two lower bounds, either of which may miss what the other finds. It is large if the one that leads is, or
+if the interval of what the regions explain lies above what matters, with p <= 0.025; and too small only
+if both intervals lie below what matters, and there are rows enough to learn from. All else is unclear.
+With the grouping loss first, as recalibration cannot undo it:
 
 ========================  ========================  ===================================
 grouping loss             calibration loss          verdict
 ========================  ========================  ===================================
-there, and matters        any                       repair by region, or retrain
-too small                 there, and matters        recalibrate
+large                     any                       repair by region, or retrain
+too small                 large                     recalibrate
 too small                 too small                 fine as it is
-unclear                   there, and matters        recalibrate; the rest needs more rows
+unclear                   large                     recalibrate; the rest needs more rows
 not looked for            too small                 right on average; pass features to tell more
 not tested                too small                 right on average; no groups of enough rows
 otherwise                                           too little data to tell
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.01
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
+_SURE = 0.025  # the p-value of the bound that does not lead, as it is a second chance to find a loss
 FINE, RECALIBRATE, REPAIR, UNCLEAR = "fine", "recalibrate", "repair", "unclear"
 
 
@@ -55,12 +59,9 @@ class Verdict:
 def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
     """Return the verdict on an audit by the table above."""
     matters = tolerance * audit.uninformed
-    grouping, calibration = (
-        _state(loss, matters) for loss in (audit.grouping_loss, audit.calibration_loss)
-    )
-    if grouping == "small" and _may_be_more(audit, matters):
-        grouping = "unclear"
-    off = _points(audit.grouping_loss, audit)
+    grouping, bound = _grouping(audit, matters)
+    calibration = _state(audit.calibration_loss, matters)
+    off = _points(bound, audit)
     if grouping == "large":
         also = " (and recalibrate)" if calibration == "large" else ""
         return Verdict(
@@ -71,7 +72,7 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
         )
     if calibration == "large":
         rest = (
-            "that is all that these features show"
+            f"that is all that {_seen_by(audit)} show"
             if grouping == "small"
             else "whether groups of rows are then still misjudged needs more rows to tell"
         )
@@ -80,13 +81,13 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
             f"Recalibrate: {_points(audit.calibration_loss, audit)} by scores that are wrong on "
             f"average; {rest}.",
             matters,
-            None if grouping == "small" else _rows_needed([audit.grouping_loss], matters, audit),
+            None if grouping == "small" else _rows_needed(audit, grouping, calibration, matters),
         )
     if grouping == calibration == "small":
         return Verdict(
             FINE,
-            "Fine as it is: as far as these features can show, what the probabilities are off by is too "
-            "small to matter.",
+            f"Fine as it is: as far as {_seen_by(audit)} can show, what the probabilities are off by is "
+            "too small to matter.",
             matters,
         )
     if calibration == "small" and _untested(audit):
@@ -102,12 +103,7 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
 
 def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> Verdict:
     """Return that there is too little data, and how much would tell."""
-    losses = [
-        loss
-        for loss, state in ((audit.grouping_loss, grouping), (audit.calibration_loss, calibration))
-        if state == "unclear"
-    ]
-    rows = _rows_needed(losses, matters, audit)
+    rows = _rows_needed(audit, grouping, calibration, matters)
     wanted = "" if rows is None else f"; about {rows:,} rows would tell"
     return Verdict(
         UNCLEAR,
@@ -117,13 +113,32 @@ def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> V
     )
 
 
-def _may_be_more(audit: Audit, matters: float) -> bool:
-    """Tell whether few rows, or what the regions explain, leave room for a loss that matters."""
-    regions = audit.partition_bound
-    beyond = regions.high is not None and regions.high >= matters
-    measured = audit.irreducible_loss is not None  # from several labels a row, no bound
+def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
+    """Return the state of the grouping loss, and the bound that decides on it."""
+    state, regions = _state(audit.grouping_loss, matters), audit.partition_bound
+    if state == "large" or _measured(audit):
+        return state, audit.grouping_loss
+    sure = regions.pvalue is not None and regions.pvalue <= _SURE
+    if sure and regions.low is not None and regions.low >= matters:
+        return "large", regions
     few = audit.n_samples < _learnable_from(audit, matters)
-    return not measured and (beyond or few or _untested(audit))
+    if few or _untested(audit) or _may_exceed(regions, matters):
+        state = "unclear"
+    return state, audit.grouping_loss
+
+
+def _seen_by(audit: Audit) -> str:
+    """Name what regions were looked for in."""
+    return "these groups" if audit.options["partition"] == "groups" else "these features"
+
+
+def _measured(audit: Audit) -> bool:
+    """Tell whether several labels a row have measured the grouping loss, of which there is no bound."""
+    return audit.irreducible_loss is not None
+
+
+def _may_exceed(loss: Estimate, matters: float) -> bool:
+    return loss.high is not None and loss.high >= matters
 
 
 def _learnable_from(audit: Audit, matters: float) -> float:
@@ -148,24 +163,45 @@ def _state(loss: Estimate, matters: float) -> str:
     return "large" if is_there and loss.value >= matters else "unclear"
 
 
-def _rows_needed(losses: list[Estimate], matters: float, audit: Audit) -> int | None:
-    """Return how many rows would end what is unclear, were the losses what they seem to be.
-
-    The interval must then lie above 0, or below what matters: whichever is nearer to be reached.
-    """
-    factor = 1.0
-    for loss in losses:
-        if loss.stderr is None or not loss.stderr > 0:
-            return None
-        distance = max(loss.value, matters - loss.value, matters / 4)
-        factor = max(factor, (2 * loss.stderr / distance) ** 2)
-    if any(loss is audit.grouping_loss for loss in losses):
-        factor = max(factor, _learnable_from(audit, matters) / audit.n_samples)
+def _rows_needed(audit: Audit, grouping: str, calibration: str, matters: float) -> int | None:
+    """Return how many rows would end what is unclear, were the losses what they seem to be."""
+    needs = []
+    if grouping == "unclear":
+        needs += _grouping_needs(audit, matters)
+    if calibration == "unclear":
+        needs.append(_times_the_rows(audit.calibration_loss, matters))
+    factor = max([1.0, *needs])
     if not factor <= _MOST_FACTOR or audit.n_samples < _FEW_ROWS:
         return None  # from so little, no number is worth telling
     needed = 1.2 * factor * audit.n_samples  # a little more, for chance
     step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
     return int(math.ceil(needed / step) * step)
+
+
+def _grouping_needs(audit: Audit, matters: float) -> list[float]:
+    """Return how many times the rows each of what leaves the grouping loss unclear would need."""
+    leading, regions = audit.grouping_loss, audit.partition_bound
+    needs = [_learnable_from(audit, matters) / audit.n_samples]
+    by_regions = leading.value < matters and not _measured(audit) and _may_exceed(regions, matters)
+    if by_regions:
+        needs.append(_times_the_rows(regions, matters, least=matters))
+    # where the regions are to find that it matters, the bound that leads need not
+    if _state(leading, matters) == "unclear" and not (by_regions and regions.value >= matters):
+        needs.append(_times_the_rows(leading, matters))
+    return [math.inf] if _untested(audit) else needs
+
+
+def _times_the_rows(loss: Estimate, matters: float, least: float = 0.0) -> float:
+    """Return how many times the rows put the interval above ``least``, or below what matters.
+
+    It must lie above where the estimate matters, and below where it does not; one that is very near
+    to what matters is taken to be a standard error, or a quarter of what matters, away from it.
+    """
+    if loss.stderr is None or not loss.stderr > 0:
+        return math.inf
+    distance = loss.value - least if loss.value >= matters else matters - loss.value
+    distance = max(distance, min(loss.stderr, matters / 4))
+    return (2 * loss.stderr / distance) ** 2 if distance > 0 else math.inf
 
 
 def _points(loss: Estimate, audit: Audit) -> str:

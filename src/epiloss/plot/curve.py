@@ -24,7 +24,7 @@ from epiloss.plot.style import (
     score_strip,
     text_size,
 )
-from epiloss.results import Audit, Estimate, Table
+from epiloss.results import Audit, Estimate, Table, percent
 
 _FIGSIZE = (5.0, 5.4)
 
@@ -100,7 +100,7 @@ class CurveDisplay:
         self.diagonal_ = diagonal(ax, diagonal_kw)
         colour = SKY if is_dark(ax) else BLUE
         score, rate = self.curve["score"], self.curve["rate"]
-        band = {"color": colour, "alpha": 0.25, "linewidth": 0, "label": f"{self.level:.0%} band"}
+        band = {"color": colour, "alpha": 0.25, "linewidth": 0, "label": f"{percent(self.level)} band"}
         line = {"color": colour, "linewidth": 1.6, "label": "calibration curve"}
         self.band_ = ax.fill_between(
             score, self.curve["low"], self.curve["high"], **merged(band, band_kw)

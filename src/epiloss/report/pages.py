@@ -13,7 +13,7 @@ from epiloss.report import diagram, wording
 from epiloss.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
 from epiloss.report.payload import payload
-from epiloss.results import Audit, Table
+from epiloss.results import Audit, Table, percent
 
 _SIDES = {
     "over": "Lower rates than all with such scores",
@@ -125,7 +125,7 @@ def _method(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
         "versions": wording.versions(),
         "notes": wording.notes(audit),
         "call": Markup("\n").join(map(clean, wording.call(audit, baseline))),
-        "level": f"{audit.options['level']:.0%}",
+        "level": percent(audit.options["level"]),
     }
 
 
