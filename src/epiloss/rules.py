@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.moments import DATE, MOMENT, TIME
 
 _DIGITS = 4  # that a threshold is shown with, and more only where two would look alike
+_UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,14 @@ def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     ('47.5', '21,300', '0.01234', '-2.5')
     >>> shown_number(1.7e9, "datetime64[s]"), shown_number(3.2e-9)
     ('2023-11-14T22:13:20', '3.2e-09')
+    >>> shown_number(1.27e11, "timedelta64[us]"), shown_number(5.4e9, "time")
+    ('1.469 days', '01:30:00')
     """
-    if dtype.startswith(("datetime64", "timedelta64")):
-        unit = np.dtype(dtype)
-        return _plain_time(np.array(math.floor(value), np.int64).view(unit))
+    if dtype.startswith("timedelta64"):
+        seconds = np.array(1, f"m8[{dtype[12:-1]}]") / np.timedelta64(1, "s")
+        return _duration(float(value * seconds), digits)
+    if dtype.startswith("datetime64") or dtype in (DATE, TIME):
+        return _plain_time(value, dtype)
     if value == 0:
         return "0"
     if not 1e-4 <= abs(value) < 1e15:
@@ -177,6 +182,20 @@ def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _plain_time(moment: Any) -> str:
-    text = str(moment)
-    return text.removesuffix("T00:00:00") if "." not in text else text.rstrip("0").rstrip(".")
+def _duration(seconds: float, digits: int) -> str:
+    """Return a duration in the largest unit of which it has one."""
+    unit, size = next(
+        ((name, size) for name, size in _UNITS.items() if abs(seconds) >= size), ("second", 1)
+    )
+    number = shown_number(seconds / size, digits=digits)
+    return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
+
+
+def _plain_time(value: float, dtype: str) -> str:
+    """Return a moment, its day or its time of day, without a fraction that is nil."""
+    ticks = np.array(math.floor(value), np.int64)
+    if dtype == DATE:
+        return str(ticks.view(MOMENT).astype("datetime64[D]"))
+    text = str(ticks.view(MOMENT if dtype == TIME else dtype))
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.partition("T")[2] if dtype == TIME else text.removesuffix("T00:00:00")

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError, printable
 from epiloss.features import LARGEST, Features, Place, checked, extreme
+from epiloss.moments import DATE, DURATION, MOMENT, TIME
 from epiloss.scoring import Floats
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
+OF_DAYS = {b"epiloss.kind": DATE.encode()}  # how a column of moments is marked that has been one of days
 
 
 def arrow() -> Any:
@@ -130,13 +132,14 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
             return FeatureColumn(field.name, MATRIX, width)
     if types.is_boolean(kind):
         return FeatureColumn(field.name, NUMBER, dtype="bool")
+    if types.is_date(kind) or is_of_days(field):
+        return FeatureColumn(field.name, NUMBER, dtype=DATE)
     if types.is_timestamp(kind):
-        return FeatureColumn(field.name, NUMBER, dtype=f"datetime64[{kind.unit}]")
-    if types.is_date(kind):
-        unit = "D" if types.is_date32(kind) else "ms"
-        return FeatureColumn(field.name, NUMBER, dtype=f"datetime64[{unit}]")
+        return FeatureColumn(field.name, NUMBER, dtype=MOMENT)
     if types.is_duration(kind):
-        return FeatureColumn(field.name, NUMBER, dtype=f"timedelta64[{kind.unit}]")
+        return FeatureColumn(field.name, NUMBER, dtype=DURATION)
+    if types.is_time(kind):
+        return FeatureColumn(field.name, NUMBER, dtype=TIME)
     if (
         types.is_floating(kind)
         or types.is_integer(kind)
@@ -144,14 +147,30 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
         or types.is_null(kind)
     ):
         return FeatureColumn(field.name, NUMBER)
-    if types.is_time(kind):
-        return FeatureColumn(field.name, NUMBER)
     raise DataError(
         printable(
             f"column {field.name!r} must hold numbers, texts, moments or lists of numbers to be a "
             f"feature, got {kind}. Leave it out: exclude it, or name the features."
         )
     )
+
+
+def is_of_days(field: Any) -> bool:
+    """Tell whether a column of moments has been one of days."""
+    return (field.metadata or {}).items() >= OF_DAYS.items()
+
+
+def in_microseconds(kind: Any) -> Any:
+    """Return the type of moments, durations or times of day in microseconds; others as they are."""
+    pa = arrow()
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if types.is_date(kind):
+        return pa.timestamp("us")
+    if types.is_duration(kind):
+        return pa.duration("us")
+    return pa.time64("us") if types.is_time(kind) else kind
 
 
 def is_text(kind: Any) -> bool:
@@ -195,10 +214,8 @@ def read_numbers(values: Any) -> NDArray[Any]:
         values = values.cast(pa.float64())
     elif types.is_boolean(kind):
         values = values.cast(pa.uint8())
-    elif types.is_date32(kind) or types.is_time32(kind):
-        values = values.cast(pa.int32())
     elif types.is_temporal(kind):
-        values = values.cast(pa.int64())
+        values = values.cast(in_microseconds(kind), safe=False).cast(pa.int64())
     numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import arrow, is_text
+from epiloss.streaming.arrow import arrow, is_of_days, is_text
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.finding import find_files
@@ -363,9 +363,9 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                     "has. Audit files of one kind together."
                 )
             )
-        kinds = {field.name: field.type for field in plain_schema(other.schema)}
+        others = {field.name: field for field in plain_schema(other.schema)}
         for name, first_field in fields.items():
-            kind = _common_type(first_field.type, kinds[name])
+            kind = _common_type(first_field.type, others[name].type)
             if kind is None:
                 raise DataError(
                     printable(
@@ -373,7 +373,8 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                         f"and {other.schema.field(name).type} in {other.path}. Convert it."
                     )
                 )
-            fields[name] = first_field.with_type(kind)
+            alike = is_of_days(first_field) == is_of_days(others[name])
+            fields[name] = (first_field if alike else first_field.remove_metadata()).with_type(kind)
     keys = {name: [one.constants.get(name) for one in opened] for name in first.constants}
     for name, values in keys.items():
         if name in fields or None in values:
