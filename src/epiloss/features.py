@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from epiloss.errors import FEATURE, DataError, RowsError
 from epiloss.moments import MOMENT, family, in_unit, microseconds, object_microseconds
+from epiloss.pandas_index import index_columns_of
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
@@ -172,7 +173,7 @@ class Features:
 
 
 def _columns(X: Any) -> dict[str, Any] | None:
-    """Return the named columns of a table, or None for a plain array."""
+    """Return the named columns of a table but for its index, or None for a plain array."""
     if isinstance(X, Mapping):
         return {str(name): column for name, column in X.items()}
     names: Any = getattr(X, "column_names", None)  # pyarrow
@@ -186,7 +187,8 @@ def _columns(X: Any) -> dict[str, Any] | None:
         raise DataError(
             f"the columns of X must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
-    return {text: X[name] for text, name in zip(texts, names, strict=True)}
+    index = index_columns_of(X)
+    return {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
 
 
 def _from_array(X: Any) -> Features:

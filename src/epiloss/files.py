@@ -19,7 +19,7 @@ import numpy as np
 
 from epiloss.atomic import replacing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
-from epiloss.streaming.arrow import arrow
+from epiloss.streaming.arrow import IDENTIFIER, INDEX, arrow, mark_of, marked
 from epiloss.streaming.claims import check_claim
 from epiloss.streaming.file_parts import in_words, read_table
 
@@ -31,9 +31,10 @@ _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, to
 
 
 class FileColumns(dict[str, Any]):
-    """Columns by name; ``identifiers`` are those that the file itself marks as no features."""
+    """Columns by name; the file marks its ``identifiers`` and its ``index`` as no features."""
 
     identifiers: frozenset[str] = frozenset()
+    index: frozenset[str] = frozenset()
 
 
 def read_file(path: str) -> FileColumns:
@@ -65,12 +66,10 @@ def read_whole(path: str) -> Any:
     if len({len(array) for array in arrays.values()}) > 1:
         sizes = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
         raise DataError(printable(f"the arrays of {path} must have equal lengths, got {sizes}."))
-    mark = {"epiloss": "identifier"}
-    fields = [
-        pa.field(name, array.type, metadata=mark if name in columns.identifiers else None)
-        for name, array in arrays.items()
-    ]
-    return pa.table(list(arrays.values()), schema=pa.schema(fields))
+    fields = {name: pa.field(name, array.type) for name, array in arrays.items()}
+    for mark, names in {IDENTIFIER: columns.identifiers, INDEX: columns.index}.items():
+        fields |= {name: marked(fields[name], mark) for name in names}
+    return pa.table(list(arrays.values()), schema=pa.schema(list(fields.values())))
 
 
 def _is_archive(path: str, content: bytes | None) -> bool:
@@ -210,8 +209,9 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
 
 def _columns(table: Any) -> FileColumns:
     columns = FileColumns({name: _values(name, table.column(name)) for name in table.column_names})
-    columns.identifiers = frozenset(
-        field.name for field in table.schema if (field.metadata or {}).get(b"epiloss") == b"identifier"
+    columns.identifiers, columns.index = (
+        frozenset(field.name for field in table.schema if mark_of(field) == mark)
+        for mark in (IDENTIFIER, INDEX)
     )
     return columns
 

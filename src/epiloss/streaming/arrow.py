@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from epiloss.errors import DataError, MissingExtraError, printable
 from epiloss.features import LARGEST, Features, Place, checked, extreme
 from epiloss.moments import DATE, DURATION, MOMENT, TIME
+from epiloss.pandas_index import index_columns
 from epiloss.scoring import Floats
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
+IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features
 OF_DAYS = {b"epiloss.kind": DATE.encode()}  # how a column of moments is marked that has been one of days
 
 
@@ -153,6 +155,24 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
             f"feature, got {kind}. Leave it out: exclude it, or name the features."
         )
     )
+
+
+def mark_of(field: Any) -> bytes | None:
+    """Return how a column is marked that is no feature; None where it is not."""
+    mark: bytes | None = (field.metadata or {}).get(b"epiloss")
+    return mark
+
+
+def marked(field: Any, mark: bytes) -> Any:
+    """Return a column with a mark, which it keeps if it has one."""
+    return field.with_metadata({b"epiloss": mark, **(field.metadata or {})})
+
+
+def index_marked(schema: Any) -> Any:
+    """Return a schema where the columns that have been a pandas index are marked."""
+    index = index_columns(schema.names, schema.metadata)
+    fields = [marked(field, INDEX) if field.name in index else field for field in schema]
+    return arrow().schema(fields)
 
 
 def is_of_days(field: Any) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import arrow, is_of_days, is_text
+from epiloss.streaming.arrow import OF_DAYS, arrow, index_marked, is_of_days, is_text
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.finding import find_files
@@ -206,7 +206,7 @@ def read_table(path: str, content: bytes | None = None) -> Any:
     pa = arrow()
     opened = _opened(path, {}, content)
     _check_names(opened)
-    schema = _without_nulls(opened.schema)
+    schema = _without_nulls(index_marked(opened.schema))
     batches, n_bytes = [], 0
     for part in opened.parts(schema):
         for batch in part.batches(schema.names):
@@ -373,8 +373,10 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                         f"and {other.schema.field(name).type} in {other.path}. Convert it."
                     )
                 )
-            alike = is_of_days(first_field) == is_of_days(others[name])
-            fields[name] = (first_field if alike else first_field.remove_metadata()).with_type(kind)
+            if is_of_days(first_field) and not is_of_days(others[name]):
+                kept = {key: one for key, one in first_field.metadata.items() if key not in OF_DAYS}
+                first_field = first_field.with_metadata(kept)
+            fields[name] = first_field.with_type(kind)
     keys = {name: [one.constants.get(name) for one in opened] for name in first.constants}
     for name, values in keys.items():
         if name in fields or None in values:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from epiloss.streaming.arrow import OF_DAYS, arrow, in_microseconds, is_list
+from epiloss.streaming.arrow import OF_DAYS, arrow, in_microseconds, index_marked, is_list
 
 _BATCH_BYTES, _BATCH_ROWS = 2**24, 2**17
 
@@ -75,7 +75,7 @@ def _cast(values: Any, kind: Any) -> Any:
 def plain_schema(schema: Any) -> Any:
     """Return a schema with texts of one kind, moments in microseconds, decimals as doubles.
 
-    Formats differ in these, and so do files.
+    What has been a pandas index is marked. Formats differ in these, and so do files.
     """
     pa = arrow()
     types = pa.types
@@ -90,7 +90,7 @@ def plain_schema(schema: Any) -> Any:
             field = field.with_metadata({**(field.metadata or {}), **OF_DAYS})
         return field.with_type(in_microseconds(kind))
 
-    return pa.schema([plain(field) for field in schema])
+    return pa.schema([plain(field) for field in index_marked(schema)])
 
 
 def batch_rows(schema: Any, columns: Sequence[str]) -> int:
