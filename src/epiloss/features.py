@@ -281,13 +281,15 @@ def _numbers_or_codes(
 
 
 def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:
-    """Return objects as numbers, if that is what they are, and what moments and the like were."""
+    """Return objects as numbers, if that is what they are, and what else they were before."""
     if not len(values):
         return None, None
     # of durations first, which NumPy takes for numbers
     moments = object_microseconds(values)
     if moments is not None:
         return moments
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return values.astype(np.float64), "bool"
     if all(isinstance(value, int | float | np.number | Decimal) for value in values):
         return np.array([float(value) for value in values]), None
     return None, None
