@@ -18,7 +18,7 @@ import pytest
 
 import epiloss
 from epiloss.features import Features
-from epiloss.pandas_index import index_columns
+from epiloss.pandas_notes import index_columns
 from epiloss.results import Audit
 
 N = 600

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epiloss.errors import FEATURE, DataError, RowsError
 from epiloss.moments import MOMENT, family, in_unit, microseconds, object_microseconds
-from epiloss.pandas_index import index_columns_of
+from epiloss.pandas_notes import category_columns_of, index_columns_of
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
@@ -188,7 +188,9 @@ def _columns(X: Any) -> dict[str, Any] | None:
             f"the columns of X must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
     index = index_columns_of(X)
-    return {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
+    columns = {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
+    declared = [name for name in category_columns_of(X) if name in columns]
+    return {**columns, **{name: columns[name].dictionary_encode() for name in declared}}
 
 
 def _from_array(X: Any) -> Features:
@@ -237,9 +239,42 @@ def _from_columns(columns: Mapping[str, Any]) -> Features:
 
 
 def _as_array(column: Any) -> NDArray[Any]:
-    """Return a column as an array; pandas' moments of a time zone in UTC, not as objects."""
+    """Return a column as an array: of declared categories, their names.
+
+    Moments of a time zone in pandas are in UTC, not objects.
+    """
+    names = _category_names(column)
+    if names is not None:
+        return names
     zone = getattr(getattr(column, "dtype", None), "tz", None)
     return np.asarray(unmasked(column), None if zone is None else MOMENT)
+
+
+def _category_names(column: Any) -> NDArray[Any] | None:
+    """Return the name of each row's category, None where there is none, if they are declared as such."""
+    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # of pandas
+        declared = getattr(column, "cat", column)
+        values, codes = declared.categories, np.asarray(declared.codes)
+    elif hasattr(getattr(column, "type", None), "index_type"):  # a dictionary of pyarrow
+        whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        values = whole.dictionary.to_pylist()
+        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    else:
+        return None
+    names = [None if is_missing(value) else category_name(value) for value in values]
+    return np.asarray(np.array([*names, None], object)[codes])  # the last one is at -1
+
+
+def category_name(value: Any) -> str:
+    """Return what a category is called; a whole number alike, be it an integer or, as beside NaN, not.
+
+    Examples
+    --------
+    >>> category_name("6"), category_name(6), category_name(6.0), category_name(6.5)
+    ('6', '6', '6', '6.5')
+    """
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if is_whole else str(value)
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:

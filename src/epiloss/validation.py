@@ -26,7 +26,7 @@ from epiloss.copies import copied_share
 from epiloss.errors import DataError, OptionError
 from epiloss.features import HERE, Features, Place
 from epiloss.levelsets import Codes
-from epiloss.pandas_index import index_columns_of, index_remark
+from epiloss.pandas_notes import index_columns_of, index_remark
 from epiloss.scoring import Floats
 
 TASKS = ("binary", "top-label", "classwise", "joint")

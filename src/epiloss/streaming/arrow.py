@@ -12,14 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError, printable
-from epiloss.features import LARGEST, Features, Place, checked, extreme
+from epiloss.features import (
+    LARGEST,
+    Features,
+    Place,
+    category_name,
+    checked,
+    extreme,
+    is_missing,
+)
 from epiloss.moments import DATE, DURATION, MOMENT, TIME
-from epiloss.pandas_index import index_columns
+from epiloss.pandas_notes import category_columns, index_columns
 from epiloss.scoring import Floats
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
 IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features
-OF_DAYS = {b"epiloss.kind": DATE.encode()}  # how a column of moments is marked that has been one of days
+_KIND = b"epiloss.kind"  # the mark of columns whose type does not tell what they are
+OF_DAYS = {_KIND: DATE.encode()}  # moments that have been days
+OF_CATEGORIES = {_KIND: b"category"}  # numbers that are declared to be names
 
 
 def arrow() -> Any:
@@ -125,7 +135,7 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
     types, kind = arrow().types, field.type
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if is_text(kind):
+    if is_text(kind) or is_of_categories(field):
         return FeatureColumn(field.name, TEXT)
     if is_list(kind):
         width = kind.list_size if types.is_fixed_size_list(kind) else widths.get(field.name, 0)
@@ -168,11 +178,22 @@ def marked(field: Any, mark: bytes) -> Any:
     return field.with_metadata({b"epiloss": mark, **(field.metadata or {})})
 
 
-def index_marked(schema: Any) -> Any:
-    """Return a schema where the columns that have been a pandas index are marked."""
+def with_notes(schema: Any) -> Any:
+    """Return a schema where columns that have been a pandas index, and categories, are marked."""
     index = index_columns(schema.names, schema.metadata)
-    fields = [marked(field, INDEX) if field.name in index else field for field in schema]
+    categories = category_columns(schema)
+    fields = []
+    for one in schema:
+        if one.name in categories or is_of_categories(one):
+            one = one.with_metadata({**(one.metadata or {}), **OF_CATEGORIES})
+        fields.append(marked(one, INDEX) if one.name in index else one)
     return arrow().schema(fields)
+
+
+def is_of_categories(field: Any) -> bool:
+    """Tell whether a column is declared to hold categories, whatever they are."""
+    is_dictionary = arrow().types.is_dictionary(field.type)
+    return is_dictionary or (field.metadata or {}).items() >= OF_CATEGORIES.items()
 
 
 def is_of_days(field: Any) -> bool:
@@ -274,15 +295,14 @@ def encoded(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
 
 def _distinct_texts(values: Any) -> set[str]:
     distinct, places = encoded(values)
-    return {
-        str(distinct[place]) for place in np.unique(places[places >= 0]) if distinct[place] is not None
-    }
+    present = (distinct[place] for place in np.unique(places[places >= 0]))
+    return {category_name(one) for one in present if not is_missing(one)}
 
 
 def _text_codes(values: Any, code: Any) -> Floats:
     """Return the code of each text, NaN where there is none."""
     distinct, places = encoded(values)
-    codes = [np.nan if text is None else float(code(str(text))) for text in distinct]
+    codes = [np.nan if is_missing(text) else float(code(category_name(text))) for text in distinct]
     return np.array([*codes, np.nan])[places]  # the last one is at -1
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import OF_DAYS, arrow, index_marked, is_of_days, is_text
+from epiloss.streaming.arrow import OF_DAYS, arrow, is_of_days, is_text, with_notes
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.finding import find_files
@@ -206,7 +206,7 @@ def read_table(path: str, content: bytes | None = None) -> Any:
     pa = arrow()
     opened = _opened(path, {}, content)
     _check_names(opened)
-    schema = _without_nulls(index_marked(opened.schema))
+    schema = _without_nulls(with_notes(opened.schema))
     batches, n_bytes = [], 0
     for part in opened.parts(schema):
         for batch in part.batches(schema.names):

@@ -15,7 +15,7 @@ from epiloss.display import Display
 from epiloss.engines import Engine, resolve_engine
 from epiloss.engines.base import Task
 from epiloss.errors import DataError, OptionError, RowsError
-from epiloss.pandas_index import index_remark
+from epiloss.pandas_notes import index_remark
 from epiloss.planning import Plan
 from epiloss.results import Audit
 from epiloss.scoring import ScoringRule
