@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import epiloss
@@ -251,3 +254,41 @@ def test_display_takes_texts_tables_and_images(tmp_path: Path) -> None:
     with pytest.raises(epiloss.DataError, match="one entry for each of the 3 rows, got 2"):
         read_display(["a", "b"], problem)
     assert read_display(None, problem) is None
+
+
+SHUFFLED = [2, 0, 1]
+ENTRIES: dict[str, Any] = {
+    "list": ["a", "b", "c"],
+    "array": np.array(["a", "b", "c"]),
+    "pandas": pd.Series(["a", "b", "c"]),
+    "pandas shuffled": pd.Series(["a", "b", "c"], index=SHUFFLED),
+    "pandas without a 0": pd.Series(["a", "b", "c"], index=[10, 20, 30]),
+    "pandas named": pd.Series(["a", "b", "c"], index=["x", "y", "z"]),
+    "pandas categories": pd.Series(["a", "b", "c"], index=SHUFFLED, dtype="category"),
+    "frame": pd.DataFrame({"": ["a", "b", "c"]}, index=SHUFFLED),
+    "mapping": {"": pd.Series(["a", "b", "c"], index=SHUFFLED)},
+    "polars": pl.Series(["a", "b", "c"]),
+    "polars frame": pl.DataFrame({"": ["a", "b", "c"]}),
+    "arrow": pa.array(["a", "b", "c"]),
+    "arrow chunks": pa.chunked_array([["a"], ["b", "c"]]),
+}
+
+
+@pytest.mark.parametrize("entries", ENTRIES.values(), ids=ENTRIES.keys())
+def test_what_is_shown_of_a_row_is_found_by_its_place(entries: Any) -> None:
+    display = read_display(entries, problem_of(3))
+    assert display is not None
+    assert [display.texts(row)[""] for row in range(3)] == ["a", "b", "c"]
+
+
+def test_image_files_are_found_by_their_place(tmp_path: Path) -> None:
+    files = pd.Series([tmp_path / name for name in "abc"], index=SHUFFLED)
+    display = read_display(files, problem_of(3))
+    assert display is not None
+    assert [display.images[row].name for row in range(3)] == ["a", "b", "c"]
+
+
+def test_missing_entries_of_arrow_are_shown_as_nothing() -> None:
+    display = read_display(pa.array(["a", None, "c"]), problem_of(3))
+    assert display is not None
+    assert display.texts(1) == {"": ""}

@@ -14,6 +14,7 @@ import scipy.sparse
 
 from epiloss import DataError
 from epiloss.features import Features, is_missing
+from epiloss.rules import Step, rule_of
 
 A = np.array([[1.0, -2.5], [0.25, 7.0], [3.0, 0.0]])
 NAMES = ["age", "bmi"]
@@ -172,3 +173,30 @@ def test_every_sign_of_absence_is_missing_and_nothing_else() -> None:
     present: list[Any] = [0, "", "nan", False, np.datetime64("2020"), Decimal(0)]
     assert all(is_missing(value) for value in absent)
     assert not any(is_missing(value) for value in present)
+
+
+TRUTHS: dict[str, Any] = {
+    "objects": np.array([True, None, False], object),
+    "numpy objects": np.array([np.True_, np.nan, np.False_], object),
+    "list": [True, None, False],
+    "pandas": pd.Series([True, None, False], dtype="boolean"),
+    "pandas objects": pd.Series([True, None, False], dtype=object),
+    "pandas arrow": pd.Series([True, None, False], dtype="bool[pyarrow]"),
+    "polars": pl.Series([True, None, False]),
+    "arrow": pa.array([True, None, False]),
+}
+
+
+@pytest.mark.parametrize("column", TRUTHS.values(), ids=TRUTHS.keys())
+def test_truth_values_some_of_which_are_missing_are_still_such(column: Any) -> None:
+    features = Features.read({"has_car": column})
+    np.testing.assert_array_equal(features.matrix[:, 0], [1, np.nan, 0])
+    assert not features.categories
+    steps = [Step(0, False, 0.5, left=True, missing_left=True)]
+    assert str(rule_of(steps, features)) == "has_car is false or missing"
+
+
+def test_truth_values_among_numbers_are_numbers() -> None:
+    features = Features.read({"n": np.array([True, 2, None], object)})
+    np.testing.assert_array_equal(features.matrix[:, 0], [1, 2, np.nan])
+    assert not features.dtypes

@@ -115,7 +115,7 @@ def test_a_condition_with_or_stands_in_brackets_beside_another() -> None:
 def test_moments_and_truth_values_keep_their_units() -> None:
     when = np.array(["2024-01-01", "2025-01-01"], "datetime64[D]")
     features = Features.read({"when": when, "smokes": np.array([True, False])})
-    noon = float(np.datetime64("2024-07-02", "D").astype(int))
+    noon = float(np.datetime64("2024-07-02T12:00", "us").astype(int))
     steps = [Step(0, False, noon, left=False, missing_left=False), Step(1, False, 0.5, True, False)]
     assert str(rule_of(steps, features)) == "when > 2024-07-02 and smokes is false"
 

@@ -52,6 +52,8 @@ def read_display(display: Any, problem: Problem) -> Display | None:
         )
     if columns:
         return Display(columns)
+    if hasattr(display, "__array__") and not isinstance(display, np.ndarray):
+        display = np.asarray(display)  # of which [0] is the first row, not the one that is called 0
     if isinstance(display, np.ndarray) and display.ndim in (3, 4):
         return Display({}, display)
     first = display[0]

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import FEATURE, DataError, RowsError
+from epiloss.moments import MOMENT, family, in_unit, microseconds, object_microseconds
+from epiloss.pandas_notes import category_columns_of, index_columns_of
 from epiloss.scoring import Floats
 
 _BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
@@ -24,8 +26,8 @@ class Features:
 
     ``source`` is a matrix (n, d) or one array for each column, as they came in: nothing is copied
     until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
-    ``dtypes`` are what moments, durations and truth values were before they became numbers, and
-    ``complete`` features are known to lack no value.
+    ``dtypes`` are what moments, durations and truth values were before they became numbers: of
+    moments and durations, microseconds. ``complete`` features are known to lack no value.
     """
 
     source: NDArray[Any] | tuple[NDArray[Any], ...]
@@ -119,7 +121,8 @@ class Features:
                 "Select the columns that both have."
             )
         order = [self.names.index(name) for name in reference.names]
-        if order == list(range(len(order))) and not self.categories and not reference.categories:
+        in_order = order == list(range(len(order))) and self.dtypes == reference.dtypes
+        if in_order and not self.categories and not reference.categories:
             return self
         columns = tuple(self._column_like(j, reference, at) for at, j in enumerate(order))
         return Features(columns, reference.names, reference.categories, dtypes=reference.dtypes)
@@ -127,13 +130,15 @@ class Features:
     def _column_like(self, j: int, reference: Features, at: int) -> NDArray[Any]:
         old, new = reference.categories.get(at), self.categories.get(j)
         column = self.column(j)
-        if (old is None) != (new is None) and not np.isnan(column).all():
+        kinds = reference._holds(at), self._holds(j)
+        if kinds[0] != kinds[1] and not np.isnan(column).all():
+            one, other = sorted(kinds, reverse=True)
             raise DataError(
-                f"column {self.names[j]!r} of X must be of one kind in both data sets, got numbers in "
-                "one and categories in the other. Convert it to one type."
+                f"column {self.names[j]!r} of X must be of one kind in both data sets, got {one} in "
+                f"one and {other} in the other. Convert it to one type."
             )
         if old is None or new is None:
-            return column
+            return in_unit(column, reference.dtypes.get(at, ""))
         known = {category: code for code, category in enumerate(old)}
         # categories that the others do not have come after theirs
         codes = np.array([known.get(category, len(old) + i) for i, category in enumerate(new)], float)
@@ -141,6 +146,10 @@ class Features:
         coded = np.full(len(column), np.nan)
         coded[present] = codes[column[present].astype(np.int64)]
         return coded
+
+    def _holds(self, j: int) -> str:
+        """Say what a column holds."""
+        return "categories" if j in self.categories else family(self.dtypes.get(j, ""))
 
     @classmethod
     def read(cls, X: Any) -> Features:
@@ -164,7 +173,7 @@ class Features:
 
 
 def _columns(X: Any) -> dict[str, Any] | None:
-    """Return the named columns of a table, or None for a plain array."""
+    """Return the named columns of a table but for its index, or None for a plain array."""
     if isinstance(X, Mapping):
         return {str(name): column for name, column in X.items()}
     names: Any = getattr(X, "column_names", None)  # pyarrow
@@ -178,7 +187,10 @@ def _columns(X: Any) -> dict[str, Any] | None:
         raise DataError(
             f"the columns of X must have distinct names, got {repeated[0]!r} twice. Rename one of them."
         )
-    return {text: X[name] for text, name in zip(texts, names, strict=True)}
+    index = index_columns_of(X)
+    columns = {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
+    declared = [name for name in category_columns_of(X) if name in columns]
+    return {**columns, **{name: columns[name].dictionary_encode() for name in declared}}
 
 
 def _from_array(X: Any) -> Features:
@@ -211,11 +223,10 @@ def _from_array(X: Any) -> Features:
 def _from_columns(columns: Mapping[str, Any]) -> Features:
     numbers, categories, dtypes = [], {}, {}
     for j, (name, column) in enumerate(columns.items()):
-        array = np.asarray(unmasked(column))
-        values, levels = _numbers_or_codes(name, array)
+        values, levels, dtype = _numbers_or_codes(name, _as_array(column))
         numbers.append(values)
-        if array.dtype.kind in "bmM":
-            dtypes[j] = array.dtype.name
+        if dtype is not None:
+            dtypes[j] = dtype
         if levels is not None:
             categories[j] = levels
     lengths = {len(values) for values in numbers}
@@ -227,12 +238,54 @@ def _from_columns(columns: Mapping[str, Any]) -> Features:
     return Features(tuple(numbers), tuple(columns), categories, dtypes=dtypes)
 
 
+def _as_array(column: Any) -> NDArray[Any]:
+    """Return a column as an array: of declared categories, their names.
+
+    Moments of a time zone in pandas are in UTC, not objects.
+    """
+    names = _category_names(column)
+    if names is not None:
+        return names
+    zone = getattr(getattr(column, "dtype", None), "tz", None)
+    return np.asarray(unmasked(column), None if zone is None else MOMENT)
+
+
+def _category_names(column: Any) -> NDArray[Any] | None:
+    """Return the name of each row's category, None where there is none, if they are declared as such."""
+    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # of pandas
+        declared = getattr(column, "cat", column)
+        values, codes = declared.categories, np.asarray(declared.codes)
+    elif hasattr(getattr(column, "type", None), "index_type"):  # a dictionary of pyarrow
+        whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        values = whole.dictionary.to_pylist()
+        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    else:
+        return None
+    names = [None if is_missing(value) else category_name(value) for value in values]
+    return np.asarray(np.array([*names, None], object)[codes])  # the last one is at -1
+
+
+def category_name(value: Any) -> str:
+    """Return what a category is called; a whole number alike, be it an integer or, as beside NaN, not.
+
+    Examples
+    --------
+    >>> category_name("6"), category_name(6), category_name(6.0), category_name(6.5)
+    ('6', '6', '6', '6.5')
+    """
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if is_whole else str(value)
+
+
 def _native(array: NDArray[Any]) -> NDArray[Any]:
     """Return floats in the machine's own byte order, and where the machine reads them."""
     return np.require(array, array.dtype.newbyteorder("="), "A")
 
 
-def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[str, ...] | None]:
+def _numbers_or_codes(
+    name: str, column: NDArray[Any]
+) -> tuple[Floats, tuple[str, ...] | None, str | None]:
+    """Return numbers, or codes and their categories; and what the numbers were before."""
     if column.ndim != 1:
         raise DataError(
             f"column {name!r} of X must be one-dimensional, got shape {column.shape}. "
@@ -243,37 +296,38 @@ def _numbers_or_codes(name: str, column: NDArray[Any]) -> tuple[Floats, tuple[st
             f"column {name!r} of X must be real, got complex numbers. Pass real and imaginary parts."
         )
     if column.dtype in (np.float32, np.float64):
-        return _native(column), None
+        return _native(column), None, None
     if column.dtype.kind in "biuf":
-        return column.astype(np.float64), None
+        return column.astype(np.float64), None, "bool" if column.dtype == bool else None
     if column.dtype.kind in "mM":
-        ticks = column.astype(np.int64).astype(np.float64)
-        return np.where(np.isnat(column), np.nan, ticks), None
+        ticks, kind = microseconds(column)
+        return ticks, None, kind
     missing = np.array([is_missing(value) for value in column], bool)
     present = column[~missing]
-    read = _as_numbers(present)
+    read, dtype = _as_numbers(present)
     if read is not None:
         numbers = np.full(len(column), np.nan)
         numbers[~missing] = read
-        return numbers, None
+        return numbers, None, dtype
     levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
     codes = np.full(len(column), np.nan)
     codes[~missing] = code
-    return codes, tuple(str(level) for level in levels)
+    return codes, tuple(str(level) for level in levels), None
 
 
-def _as_numbers(values: NDArray[Any]) -> Floats | None:
-    """Return objects as numbers, if that is what they are: numbers, decimals, moments, periods."""
+def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:
+    """Return objects as numbers, if that is what they are, and what else they were before."""
     if not len(values):
-        return None
+        return None, None
+    # of durations first, which NumPy takes for numbers
+    moments = object_microseconds(values)
+    if moments is not None:
+        return moments
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return values.astype(np.float64), "bool"
     if all(isinstance(value, int | float | np.number | Decimal) for value in values):
-        return np.array([float(value) for value in values])
-    for measure in ("timestamp", "toordinal"):
-        if all(hasattr(value, measure) for value in values):
-            return np.array([float(getattr(value, measure)()) for value in values])
-    if all(isinstance(getattr(value, "ordinal", None), int) for value in values):
-        return np.array([float(value.ordinal) for value in values])
-    return None
+        return np.array([float(value) for value in values]), None
+    return None, None
 
 
 def unmasked(values: Any) -> Any:

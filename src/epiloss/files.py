@@ -19,7 +19,7 @@ import numpy as np
 
 from epiloss.atomic import replacing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
-from epiloss.streaming.arrow import arrow
+from epiloss.streaming.arrow import IDENTIFIER, arrow
 from epiloss.streaming.claims import check_claim
 from epiloss.streaming.file_parts import in_words, read_table
 
@@ -31,9 +31,19 @@ _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, to
 
 
 class FileColumns(dict[str, Any]):
-    """Columns by name; ``identifiers`` are those that the file itself marks as no features."""
+    """Columns by name, and how the file marks them."""
 
-    identifiers: frozenset[str] = frozenset()
+    def __init__(
+        self, columns: Mapping[str, Any], marks: Mapping[str, Mapping[bytes, bytes] | None] | None = None
+    ) -> None:
+        super().__init__(columns)
+        self.marks = dict(marks or {})
+
+    @property
+    def identifiers(self) -> frozenset[str]:
+        """The columns that tell rows apart, and are no features."""
+        marks = {name: mark or {} for name, mark in self.marks.items()}
+        return frozenset(name for name, mark in marks.items() if mark.get(b"epiloss") == IDENTIFIER)
 
 
 def read_file(path: str) -> FileColumns:
@@ -65,11 +75,8 @@ def read_whole(path: str) -> Any:
     if len({len(array) for array in arrays.values()}) > 1:
         sizes = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
         raise DataError(printable(f"the arrays of {path} must have equal lengths, got {sizes}."))
-    mark = {"epiloss": "identifier"}
-    fields = [
-        pa.field(name, array.type, metadata=mark if name in columns.identifiers else None)
-        for name, array in arrays.items()
-    ]
+    marks = columns.marks
+    fields = [pa.field(name, one.type, metadata=marks.get(name)) for name, one in arrays.items()]
     return pa.table(list(arrays.values()), schema=pa.schema(fields))
 
 
@@ -209,11 +216,8 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
 
 
 def _columns(table: Any) -> FileColumns:
-    columns = FileColumns({name: _values(name, table.column(name)) for name in table.column_names})
-    columns.identifiers = frozenset(
-        field.name for field in table.schema if (field.metadata or {}).get(b"epiloss") == b"identifier"
-    )
-    return columns
+    columns = {name: _values(name, table.column(name)) for name in table.column_names}
+    return FileColumns(columns, {field.name: field.metadata for field in table.schema})
 
 
 def _values(name: str, values: Any) -> Any:

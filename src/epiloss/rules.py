@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.features import Features
+from epiloss.moments import DATE, MOMENT, TIME
 from epiloss.scoring import Floats
 
 _DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
+_MOST_ROWS = 20_000  # that a number in words is to part just as the threshold does
+_UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 
 Gap = tuple[float, float]  # the values of the rows next to a threshold: at most it, and above it
 _ANYWHERE: Gap = (-math.inf, math.inf)
@@ -146,13 +149,19 @@ class Wording:
         return self._has_missing[feature]
 
     def gap(self, feature: int, threshold: float) -> Gap:
-        """Return the values of the rows that a threshold lies between."""
+        """Return the values of rows that a threshold lies between."""
         if (feature, threshold) not in self._gaps:
             thresholds = np.unique([threshold, *self._thresholds[feature]])
-            gaps = _gaps_among(self.features.column(feature), thresholds)
+            gaps = _gaps_among(self._some.column(feature), thresholds)
             keys = ((feature, one) for one in thresholds.tolist())
             self._gaps.update(zip(keys, gaps, strict=True))
         return self._gaps[feature, threshold]
+
+    @cached_property
+    def _some(self) -> Features:
+        """The rows that thresholds are placed among: all, or so many, evenly spread."""
+        n = self.features.n_rows
+        return self.features.take(np.arange(0, n, n // _MOST_ROWS)) if n > _MOST_ROWS else self.features
 
     @cached_property
     def _thresholds(self) -> Mapping[int, set[float]]:
@@ -258,10 +267,14 @@ def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     ('47.5', '21,300', '0.01234', '-2.5')
     >>> shown_number(1.7e9, "datetime64[s]"), shown_number(3.2e-9)
     ('2023-11-14T22:13:20', '3.2e-09')
+    >>> shown_number(1.27e11, "timedelta64[us]"), shown_number(5.4e9, "time")
+    ('1.469 days', '01:30:00')
     """
-    if dtype.startswith(("datetime64", "timedelta64")):
-        unit = np.dtype(dtype)
-        return _plain_time(np.array(math.floor(value), np.int64).view(unit))
+    if dtype.startswith("timedelta64"):
+        seconds = np.array(1, f"m8[{dtype[12:-1]}]") / np.timedelta64(1, "s")
+        return _duration(float(value * seconds), digits)
+    if dtype.startswith("datetime64") or dtype in (DATE, TIME):
+        return _plain_time(value, dtype)
     if value == 0:
         return "0"
     if not 1e-4 <= abs(value) < 1e15:
@@ -272,6 +285,20 @@ def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _plain_time(moment: Any) -> str:
-    text = str(moment)
-    return text.removesuffix("T00:00:00") if "." not in text else text.rstrip("0").rstrip(".")
+def _duration(seconds: float, digits: int) -> str:
+    """Return a duration in the largest unit of which it has one."""
+    unit, size = next(
+        ((name, size) for name, size in _UNITS.items() if abs(seconds) >= size), ("second", 1)
+    )
+    number = shown_number(seconds / size, digits=digits)
+    return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
+
+
+def _plain_time(value: float, dtype: str) -> str:
+    """Return a moment, its day or its time of day, without a fraction that is nil."""
+    ticks = np.array(math.floor(value), np.int64)
+    if dtype == DATE:
+        return str(ticks.view(MOMENT).astype("datetime64[D]"))
+    text = str(ticks.view(MOMENT if dtype == TIME else dtype))
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.partition("T")[2] if dtype == TIME else text.removesuffix("T00:00:00")

@@ -26,6 +26,7 @@ from epiloss.copies import copied_share
 from epiloss.errors import DataError, OptionError
 from epiloss.features import HERE, Features, Place
 from epiloss.levelsets import Codes
+from epiloss.pandas_notes import index_columns_of, index_remark
 from epiloss.scoring import Floats
 
 TASKS = ("binary", "top-label", "classwise", "joint")
@@ -102,6 +103,7 @@ def read_problem(
         raw, given = raw[rows], given[rows]
     at = HERE if rows is None else Place(rows=rows)
     remarks += misaligned_remarks(y_prob, y_true=y_true, X=X)
+    remarks += [index_remark(name) for name in index_columns_of(X)]
     scores, clipped = checked_scores(raw, at, logits=logits)
     if logits and raw.min() >= 0 and raw.max() <= 1:
         remarks.append("all logits lie in [0, 1]: are they probabilities already?")

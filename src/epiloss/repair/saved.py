@@ -15,6 +15,7 @@ from epiloss.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.features import Features
 from epiloss.learners import Projection
+from epiloss.moments import checked_kind
 from epiloss.partition.forest import Forest
 from epiloss.partition.numpy_trees import NODE, Records
 from epiloss.repair.base import BinaryRepair, Correction
@@ -95,7 +96,7 @@ def from_plain(plain: Any) -> RegionRecalibrator:
         np.empty((0, len(names))),
         names,
         categories,
-        dtypes={int(j): n for j, n in plain["dtypes"].items()},
+        dtypes={int(j): checked_kind(n) for j, n in plain["dtypes"].items()},
     )
     repair.classes_ = np.array(plain["classes"])
     repair.positive_ = int(plain["positive"])

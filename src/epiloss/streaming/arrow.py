@@ -12,10 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError, printable
-from epiloss.features import LARGEST, Features, Place, checked, extreme
+from epiloss.features import (
+    LARGEST,
+    Features,
+    Place,
+    category_name,
+    checked,
+    extreme,
+    is_missing,
+)
+from epiloss.moments import DATE, DURATION, MOMENT, TIME
+from epiloss.pandas_notes import category_columns, index_columns
 from epiloss.scoring import Floats
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
+IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features
+_KIND = b"epiloss.kind"  # the mark of columns whose type does not tell what they are
+OF_DAYS = {_KIND: DATE.encode()}  # moments that have been days
+OF_CATEGORIES = {_KIND: b"category"}  # numbers that are declared to be names
 
 
 def arrow() -> Any:
@@ -121,7 +135,7 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
     types, kind = arrow().types, field.type
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if is_text(kind):
+    if is_text(kind) or is_of_categories(field):
         return FeatureColumn(field.name, TEXT)
     if is_list(kind):
         width = kind.list_size if types.is_fixed_size_list(kind) else widths.get(field.name, 0)
@@ -130,13 +144,14 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
             return FeatureColumn(field.name, MATRIX, width)
     if types.is_boolean(kind):
         return FeatureColumn(field.name, NUMBER, dtype="bool")
+    if types.is_date(kind) or is_of_days(field):
+        return FeatureColumn(field.name, NUMBER, dtype=DATE)
     if types.is_timestamp(kind):
-        return FeatureColumn(field.name, NUMBER, dtype=f"datetime64[{kind.unit}]")
-    if types.is_date(kind):
-        unit = "D" if types.is_date32(kind) else "ms"
-        return FeatureColumn(field.name, NUMBER, dtype=f"datetime64[{unit}]")
+        return FeatureColumn(field.name, NUMBER, dtype=MOMENT)
     if types.is_duration(kind):
-        return FeatureColumn(field.name, NUMBER, dtype=f"timedelta64[{kind.unit}]")
+        return FeatureColumn(field.name, NUMBER, dtype=DURATION)
+    if types.is_time(kind):
+        return FeatureColumn(field.name, NUMBER, dtype=TIME)
     if (
         types.is_floating(kind)
         or types.is_integer(kind)
@@ -144,14 +159,59 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
         or types.is_null(kind)
     ):
         return FeatureColumn(field.name, NUMBER)
-    if types.is_time(kind):
-        return FeatureColumn(field.name, NUMBER)
     raise DataError(
         printable(
             f"column {field.name!r} must hold numbers, texts, moments or lists of numbers to be a "
             f"feature, got {kind}. Leave it out: exclude it, or name the features."
         )
     )
+
+
+def mark_of(field: Any) -> bytes | None:
+    """Return how a column is marked that is no feature; None where it is not."""
+    mark: bytes | None = (field.metadata or {}).get(b"epiloss")
+    return mark
+
+
+def marked(field: Any, mark: bytes) -> Any:
+    """Return a column with a mark, which it keeps if it has one."""
+    return field.with_metadata({b"epiloss": mark, **(field.metadata or {})})
+
+
+def with_notes(schema: Any) -> Any:
+    """Return a schema where columns that have been a pandas index, and categories, are marked."""
+    index = index_columns(schema.names, schema.metadata)
+    categories = category_columns(schema)
+    fields = []
+    for one in schema:
+        if one.name in categories or is_of_categories(one):
+            one = one.with_metadata({**(one.metadata or {}), **OF_CATEGORIES})
+        fields.append(marked(one, INDEX) if one.name in index else one)
+    return arrow().schema(fields)
+
+
+def is_of_categories(field: Any) -> bool:
+    """Tell whether a column is declared to hold categories, whatever they are."""
+    is_dictionary = arrow().types.is_dictionary(field.type)
+    return is_dictionary or (field.metadata or {}).items() >= OF_CATEGORIES.items()
+
+
+def is_of_days(field: Any) -> bool:
+    """Tell whether a column of moments has been one of days."""
+    return (field.metadata or {}).items() >= OF_DAYS.items()
+
+
+def in_microseconds(kind: Any) -> Any:
+    """Return the type of moments, durations or times of day in microseconds; others as they are."""
+    pa = arrow()
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if types.is_date(kind):
+        return pa.timestamp("us")
+    if types.is_duration(kind):
+        return pa.duration("us")
+    return pa.time64("us") if types.is_time(kind) else kind
 
 
 def is_text(kind: Any) -> bool:
@@ -195,10 +255,8 @@ def read_numbers(values: Any) -> NDArray[Any]:
         values = values.cast(pa.float64())
     elif types.is_boolean(kind):
         values = values.cast(pa.uint8())
-    elif types.is_date32(kind) or types.is_time32(kind):
-        values = values.cast(pa.int32())
     elif types.is_temporal(kind):
-        values = values.cast(pa.int64())
+        values = values.cast(in_microseconds(kind), safe=False).cast(pa.int64())
     numbers: NDArray[Any] = values.to_numpy(zero_copy_only=False)
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
@@ -237,15 +295,14 @@ def encoded(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
 
 def _distinct_texts(values: Any) -> set[str]:
     distinct, places = encoded(values)
-    return {
-        str(distinct[place]) for place in np.unique(places[places >= 0]) if distinct[place] is not None
-    }
+    present = (distinct[place] for place in np.unique(places[places >= 0]))
+    return {category_name(one) for one in present if not is_missing(one)}
 
 
 def _text_codes(values: Any, code: Any) -> Floats:
     """Return the code of each text, NaN where there is none."""
     distinct, places = encoded(values)
-    codes = [np.nan if text is None else float(code(str(text))) for text in distinct]
+    codes = [np.nan if is_missing(text) else float(code(category_name(text))) for text in distinct]
     return np.array([*codes, np.nan])[places]  # the last one is at -1
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
-from epiloss.streaming.arrow import arrow, is_text
+from epiloss.streaming.arrow import OF_DAYS, arrow, is_of_days, is_text, with_notes
 from epiloss.streaming.claims import Chunk, Pages, check_claim, check_messages, check_pages, chunks_of
 from epiloss.streaming.csv_text import csv_batches, csv_schema
 from epiloss.streaming.finding import find_files
@@ -206,7 +206,7 @@ def read_table(path: str, content: bytes | None = None) -> Any:
     pa = arrow()
     opened = _opened(path, {}, content)
     _check_names(opened)
-    schema = _without_nulls(opened.schema)
+    schema = _without_nulls(with_notes(opened.schema))
     batches, n_bytes = [], 0
     for part in opened.parts(schema):
         for batch in part.batches(schema.names):
@@ -363,9 +363,9 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                     "has. Audit files of one kind together."
                 )
             )
-        kinds = {field.name: field.type for field in plain_schema(other.schema)}
+        others = {field.name: field for field in plain_schema(other.schema)}
         for name, first_field in fields.items():
-            kind = _common_type(first_field.type, kinds[name])
+            kind = _common_type(first_field.type, others[name].type)
             if kind is None:
                 raise DataError(
                     printable(
@@ -373,6 +373,9 @@ def _common_schema(opened: Sequence[_Opened]) -> Any:
                         f"and {other.schema.field(name).type} in {other.path}. Convert it."
                     )
                 )
+            if is_of_days(first_field) and not is_of_days(others[name]):
+                kept = {key: one for key, one in first_field.metadata.items() if key not in OF_DAYS}
+                first_field = first_field.with_metadata(kept)
             fields[name] = first_field.with_type(kind)
     keys = {name: [one.constants.get(name) for one in opened] for name in first.constants}
     for name, values in keys.items():

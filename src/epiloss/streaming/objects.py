@@ -285,9 +285,9 @@ def _arrow_stream(X: Any) -> Source | None:
         table = pa.Table.from_pandas(X, preserve_index=False)
     else:
         table = pa.table(X)
-    table = table.replace_schema_metadata(None)
+    schema, table = table.schema, table.replace_schema_metadata(None)
 
     def read(columns: list[str], size: int) -> Iterator[Any]:
         yield from table.select(columns).to_batches(size)
 
-    return _of_object("the table", table.schema, read, table.num_rows)
+    return _of_object("the table", schema, read, table.num_rows)

@@ -26,12 +26,15 @@ from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 from epiloss.streaming.arrow import (
+    IDENTIFIER,
+    INDEX,
     FeatureColumns,
     arrow,
     encoded,
     is_list,
     is_text,
     key_numbers,
+    mark_of,
     read_codes,
     read_matrix,
     read_numbers,
@@ -85,7 +88,7 @@ def choose_roles(
 ) -> Roles:
     """Find the columns, or say which there are; by default all that have no other use are features.
 
-    Columns that the data mark as identifiers are shown, and are no features.
+    Columns that the data mark as identifiers or as an index are shown, and are no features.
     """
     for option, names in {"y_prob": scores, "features": features or ()}.items():
         if label in names:
@@ -111,7 +114,7 @@ def choose_roles(
     for option, names in options.items():
         for name in names:
             column(known, name, option)
-    marked = [one.name for one in schema if (one.metadata or {}).get(b"epiloss") == b"identifier"]
+    marked = [one.name for one in schema if mark_of(one) in (IDENTIFIER, INDEX)]
     named = {label, *scores, *exclude, *(features or ()), *filter(None, others.values())}
     identifiers = [name for name in marked if name not in named]
     used = {label, *scores, *exclude, *display, *identifiers, *filter(None, others.values())}

@@ -14,7 +14,7 @@ from epiloss.features import Features, Place
 from epiloss.files import column, writing_table
 from epiloss.repair import RegionRecalibrator
 from epiloss.scoring import Floats
-from epiloss.streaming.arrow import arrow, is_list, read_matrix
+from epiloss.streaming.arrow import arrow, is_list, is_of_categories, read_matrix
 from epiloss.streaming.objects import open_source
 from epiloss.streaming.passes import placed
 from epiloss.streaming.progress import progress
@@ -92,7 +92,7 @@ def _features(batch: Any, names: Sequence[str], source: Source) -> Any:
     for name in names:
         values, field = batch.column(name), source.schema.field(name)
         if not is_list(field.type):
-            columns[name] = _values(values)
+            columns[name] = values.dictionary_encode() if is_of_categories(field) else _values(values)
             continue
         matrix = read_matrix(name, values, _width(field, source.widths))
         if len(names) == 1:

@@ -15,9 +15,11 @@ from epiloss.display import Display
 from epiloss.engines import Engine, resolve_engine
 from epiloss.engines.base import Task
 from epiloss.errors import DataError, OptionError, RowsError
+from epiloss.pandas_notes import index_remark
 from epiloss.planning import Plan
 from epiloss.results import Audit
 from epiloss.scoring import ScoringRule
+from epiloss.streaming.arrow import INDEX, mark_of
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.estimating import audit_of_tally, freeze
 from epiloss.streaming.file_parts import FilePart
@@ -284,7 +286,7 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
     positive = positive_class(names, pos_label)
     task, chosen = task_and_remarks(columns.task, names, n_columns, pos_label, named)
     warnings = list(source.remarks)
-    warnings += [f"{name!r} tells rows apart and is no feature." for name in roles.identifiers]
+    warnings += [_left_out(source.schema.field(name)) for name in roles.identifiers]
     warnings += chosen
     if roles.weight is not None and census.largest_weight == 0:
         raise DataError("weights must not all be 0. Leave sample_weight out for equal weights.")
@@ -301,6 +303,13 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
         logits=columns.logits,
     )
     return read, warnings
+
+
+def _left_out(field: Any) -> str:
+    """Say why a column that the data mark is left out."""
+    if mark_of(field) == INDEX:
+        return index_remark(field.name)
+    return f"{field.name!r} tells rows apart and is no feature."
 
 
 def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from epiloss.streaming.arrow import arrow, is_list
+from epiloss.streaming.arrow import (
+    OF_DAYS,
+    arrow,
+    in_microseconds,
+    is_list,
+    is_of_categories,
+    with_notes,
+)
 
 _BATCH_BYTES, _BATCH_ROWS = 2**24, 2**17
 
@@ -75,7 +82,7 @@ def _cast(values: Any, kind: Any) -> Any:
 def plain_schema(schema: Any) -> Any:
     """Return a schema with texts of one kind, moments in microseconds, decimals as doubles.
 
-    Formats differ in these, and so do files.
+    What has been a pandas index, and categories, are marked. Formats differ in these, and so do files.
     """
     pa = arrow()
     types = pa.types
@@ -84,17 +91,13 @@ def plain_schema(schema: Any) -> Any:
         kind = field.type.value_type if types.is_dictionary(field.type) else field.type
         if types.is_string_view(kind):
             kind = pa.large_string()
-        elif types.is_timestamp(kind):
-            kind = pa.timestamp("us", kind.tz)
-        elif types.is_date(kind):
-            kind = pa.timestamp("us")
-        elif types.is_duration(kind):
-            kind = pa.duration("us")
         elif types.is_decimal(kind):
             kind = pa.float64()
-        return field.with_type(kind)
+        if types.is_date(kind) and not is_of_categories(field):
+            field = field.with_metadata({**(field.metadata or {}), **OF_DAYS})
+        return field.with_type(in_microseconds(kind))
 
-    return pa.schema([plain(field) for field in schema])
+    return pa.schema([plain(field) for field in with_notes(schema)])
 
 
 def batch_rows(schema: Any, columns: Sequence[str]) -> int:
