@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, Sigmoid] = {
     "both, 3 and 2.4": Sigmoid(perturbation="step", grouping=0.471, miscalibration=2.0),
 }
 CROSSED = "grouping 3, crossed"  # in no single column, but in the product of two
-SIZES = (300, 1_000, 3_000, 10_000)
+SIZES = (300, 1_000, 4_000, 10_000)
 
 
 @dataclass(frozen=True)
