@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import epiloss
+from epiloss import rules
 from epiloss.features import Features
 from epiloss.partition import resolve_partition
 from epiloss.partition.base import LearningRows
@@ -200,3 +201,16 @@ def test_missing_values_are_looked_for_once() -> None:
     wording = Wording(Features.read(np.array([[1.0], [np.nan]])))
     assert wording.has_missing(0)
     assert wording.has_missing(0)
+
+
+def test_few_thresholds_have_the_gaps_that_sorting_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 random columns, some of them empty."""
+    g = np.random.default_rng(0)
+    for _ in range(300):
+        values = np.round(g.normal(size=g.integers(1, 60)), 1)
+        values[g.random(len(values)) < g.choice([0, 0.3, 1])] = np.nan
+        thresholds = np.unique(np.round(g.normal(size=g.integers(1, 6)), 2))
+        few = rules._gaps_among(values, thresholds)
+        with monkeypatch.context() as patched:
+            patched.setattr(rules, "_FEW", 0)
+            assert rules._gaps_among(values, thresholds) == few

@@ -19,6 +19,7 @@ from epiloss.scoring import Floats
 
 _DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
 _MOST_ROWS = 20_000  # that a number in words is to part just as the threshold does
+_FEW = 8  # thresholds, for which it does not pay to sort
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 
 Gap = tuple[float, float]  # the values of the rows next to a threshold: at most it, and above it
@@ -226,6 +227,11 @@ def _gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
     >>> _gaps_among(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1.5, 2.0, 9.0]))
     [(1.0, 2.0), (2.0, 3.0), (3.0, inf)]
     """
+    if len(values) and len(thresholds) <= _FEW:
+        below = [values[values <= one].max(initial=-math.inf) for one in thresholds]
+        above = [values[values > one].min(initial=math.inf) for one in thresholds]
+        if max(below) > -math.inf or min(above) < math.inf:  # else all values are missing
+            return list(zip(map(float, below), map(float, above), strict=True))
     ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # what is missing sorts last
     if not len(ordered) and len(thresholds) > 1:
         near = min(np.diff(thresholds).min() / 2, np.ptp(thresholds) / 100)
