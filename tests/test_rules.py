@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import epiloss
 from epiloss import rules
@@ -178,8 +179,8 @@ def test_thresholds_are_told_apart_where_no_rows_are_at_hand() -> None:
     thresholds = [1000.111, 1000.112, 1000.9]
     paths = [[Step(0, False, t, left=True, missing_left=False)] for t in thresholds]
     features = Features.read({"x": [1.0]}).description()
-    wording = Wording(features, paths)
-    shown = [float(str(wording.rule(path)).split()[-1].replace(",", "")) for path in paths]
+    rules = Wording(features).rules(paths)
+    shown = [float(str(rule).split()[-1].replace(",", "")) for rule in rules]
     assert len(set(shown)) == 3
     np.testing.assert_allclose(shown, thresholds, atol=0.008, rtol=0)
 
@@ -203,14 +204,26 @@ def test_missing_values_are_looked_for_once() -> None:
     assert wording.has_missing(0)
 
 
-def test_few_thresholds_have_the_gaps_that_sorting_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 random columns, some of them empty."""
+def test_few_thresholds_are_shown_as_among_sorted_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 random columns, some of them empty, many with values between a threshold and its digits."""
     g = np.random.default_rng(0)
+    n_digits = set()
     for _ in range(300):
-        values = np.round(g.normal(size=g.integers(1, 60)), 1)
+        scale = 10.0 ** g.integers(-9, 18)
+        values = scale * (1 + g.choice([1, 1e-3, 1e-5]) * g.normal(size=g.integers(1, 60)))
         values[g.random(len(values)) < g.choice([0, 0.3, 1])] = np.nan
-        thresholds = np.unique(np.round(g.normal(size=g.integers(1, 6)), 2))
-        few = rules._gaps_among(values, thresholds)
+        thresholds = np.unique(np.append(g.choice(values, 2), scale * (1 + 1e-4 * g.normal(size=3))))
+        thresholds = thresholds[np.isfinite(thresholds)]
+        few = shown_among(values, thresholds)
+        n_digits |= {sum(map(str.isdigit, text)) for text in few}
         with monkeypatch.context() as patched:
             patched.setattr(rules, "_FEW", 0)
-            assert rules._gaps_among(values, thresholds) == few
+            assert shown_among(values, thresholds) == few
+    assert len(n_digits) > 5  # else no gap mattered
+
+
+def shown_among(values: NDArray[np.float64], thresholds: NDArray[np.float64]) -> list[str]:
+    gaps = rules._gaps_among(values, thresholds)
+    return [
+        rules._shown_inside(one, gap, "", 4) for one, gap in zip(thresholds.tolist(), gaps, strict=True)
+    ]

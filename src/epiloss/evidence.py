@@ -21,7 +21,7 @@ from epiloss.evaluation import Evaluation, FoldRegions
 from epiloss.levelsets import Codes
 from epiloss.planning import Plan, stream
 from epiloss.results import Table
-from epiloss.rules import Step, Wording
+from epiloss.rules import Rule, Step, Wording
 from epiloss.scoring import Floats, ScoringRule
 from epiloss.tables import group_rules
 from epiloss.validation import Problem
@@ -52,9 +52,11 @@ class Evidence:
         numbers = [int(region) for region in regions]
         paths = [self._path(number) for number in numbers]
         features = self.problem.features
-        wording = None if features is None else Wording(features, [path or [] for path in paths])
-        rules = (self._rule(*one, wording) for one in zip(numbers, paths, strict=True))
-        return np.array(list(rules), object)
+        rules: Sequence[Rule | None] = [None] * len(paths)
+        if features is not None and not features.is_embedding:
+            rules = Wording(features).rules(path or [] for path in paths)
+        named = map(self._named, numbers, paths, rules)
+        return np.array(list(named), object)
 
     def rows(self, region: int) -> Codes:
         """Return the numbers of the rows that were evaluated in a region, as the user counts them."""
@@ -120,15 +122,14 @@ class Evidence:
             return []
         return fold.partition.path(int(fold.level_set[cell]), int(fold.region[cell]))
 
-    def _rule(self, number: int, path: Sequence[Step] | None, wording: Wording | None) -> str:
-        _, fold, cell = self._place(number)
-        if fold.partition is None or wording is None:
-            return "all of it"
+    def _named(self, number: int, path: Sequence[Step] | None, rule: Rule | None) -> str:
         if path is None:
+            _, fold, cell = self._place(number)
+            assert fold.partition is not None  # whose regions are no result of splits
             return f"{fold.partition.noun} {int(fold.region[cell])}"
-        if path and wording.features.is_embedding:
-            return self._like(number)
-        return str(wording.rule(path))
+        if rule is None:
+            return self._like(number) if path else "all of it"
+        return str(rule)
 
     def _like(self, region: int) -> str:
         """Name a region by its most typical rows: bounds on an embedding's columns mean nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -20,9 +20,10 @@ from epiloss.scoring import Floats
 _DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
 _MOST_ROWS = 20_000  # that a number in words is to part just as the threshold does
 _FEW = 8  # thresholds, for which it does not pay to sort
+_NEAR = 2e-3  # of a threshold: twice as far as its first digits are from it
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 
-Gap = tuple[float, float]  # the values of the rows next to a threshold: at most it, and above it
+Gap = tuple[float, float]  # rows' values next to a threshold, at most it and above; infinite if far
 _ANYWHERE: Gap = (-math.inf, math.inf)
 
 
@@ -132,16 +133,10 @@ class Rule:
 
 @dataclass
 class Wording:
-    """How rules name the features, which of these have missing values, and the gaps of thresholds.
-
-    ``paths`` are those that are to be put in words: the thresholds of all of them are placed among the
-    rows' values together.
-    """
+    """How rules name the features, and which of these have missing values."""
 
     features: Features
-    paths: Sequence[Sequence[Step]] = ()
     _has_missing: dict[int, bool] = field(default_factory=dict)
-    _gaps: dict[tuple[int, float], Gap] = field(default_factory=dict)
 
     def has_missing(self, feature: int) -> bool:
         """Tell whether any row lacks a value."""
@@ -149,14 +144,28 @@ class Wording:
             self._has_missing[feature] = self.features.has_missing(feature)
         return self._has_missing[feature]
 
-    def gap(self, feature: int, threshold: float) -> Gap:
-        """Return the values of rows that a threshold lies between."""
-        if (feature, threshold) not in self._gaps:
-            thresholds = np.unique([threshold, *self._thresholds[feature]])
-            gaps = _gaps_among(self._some.column(feature), thresholds)
-            keys = ((feature, one) for one in thresholds.tolist())
-            self._gaps.update(zip(keys, gaps, strict=True))
-        return self._gaps[feature, threshold]
+    def rules(self, paths: Iterable[Iterable[Step]]) -> list[Rule]:
+        """Return the rules of some paths, with no redundant bound."""
+        found = [Rule(path, tuple(self._conditions(path))) for path in map(tuple, paths)]
+        gaps = self._gaps(chain.from_iterable(rule.conditions for rule in found))
+        return [
+            replace(rule, conditions=tuple(_placed(one, gaps) for one in rule.conditions))
+            for rule in found
+        ]
+
+    def _gaps(self, conditions: Iterable[Condition]) -> Mapping[tuple[int, float], Gap]:
+        """Return the gaps of the conditions' ends, by feature and threshold."""
+        ends: dict[int, set[float]] = defaultdict(set)
+        for one in conditions:
+            ends[one.feature].update(filter(math.isfinite, (one.low, one.high)))
+        gaps: dict[tuple[int, float], Gap] = {}
+        for feature, thresholds in ends.items():
+            if not thresholds or self.features.dtypes.get(feature):  # these are shown to the tick
+                continue
+            ordered = np.array(sorted(thresholds))
+            found = _gaps_among(self._some.column(feature), ordered)
+            gaps |= {(feature, one): gap for one, gap in zip(ordered.tolist(), found, strict=True)}
+        return gaps
 
     @cached_property
     def _some(self) -> Features:
@@ -164,39 +173,20 @@ class Wording:
         n = self.features.n_rows
         return self.features.take(np.arange(0, n, n // _MOST_ROWS)) if n > _MOST_ROWS else self.features
 
-    @cached_property
-    def _thresholds(self) -> Mapping[int, set[float]]:
-        thresholds: dict[int, set[float]] = defaultdict(set)
-        for step in chain.from_iterable(self.paths):
-            if not step.is_category and math.isfinite(step.threshold):
-                thresholds[step.feature].add(step.threshold)
-        return thresholds
-
-    def rule(self, steps: Iterable[Step]) -> Rule:
-        """Return the rule of a path, with no redundant bound."""
-        path = tuple(steps)
+    def _conditions(self, path: Sequence[Step]) -> Iterator[Condition]:
         # learned where values were missing, whether or not any of these rows lacks one
         parted = {step.feature for step in path if math.isinf(step.threshold)}
         conditions: dict[int, Condition] = {}
         for step in path:
             known = conditions.get(step.feature) or self._anything(step.feature, parted)
             conditions[step.feature] = self._narrowed(known, step)
-        said = (one for one in conditions.values() if not one.says_nothing)
-        return Rule(path, tuple(map(self._placed, said)))
+        return (one for one in conditions.values() if not one.says_nothing)
 
     def _anything(self, feature: int, parted: Collection[int]) -> Condition:
         is_category = feature in self.features.categories
         missing = True if not is_category and (feature in parted or self.has_missing(feature)) else None
         name, dtype = self.features.names[feature], self.features.dtypes.get(feature, "")
         return Condition(feature, name, missing=missing, dtype=dtype)
-
-    def _placed(self, known: Condition) -> Condition:
-        """Return a condition with the gaps of its ends."""
-        low, high = (
-            self.gap(known.feature, end) if math.isfinite(end) else _ANYWHERE
-            for end in (known.low, known.high)
-        )
-        return replace(known, gaps=(low, high))
 
     def _narrowed(self, known: Condition, step: Step) -> Condition:
         stays = None if known.missing is None else known.missing and step.missing_left == step.left
@@ -213,25 +203,28 @@ class Wording:
 
 def rule_of(steps: Sequence[Step], features: Features) -> Rule:
     """Return the rule of one path."""
-    return Wording(features).rule(steps)
+    return Wording(features).rules([steps])[0]
+
+
+def _placed(known: Condition, gaps: Mapping[tuple[int, float], Gap]) -> Condition:
+    """Return a condition with the gaps of its ends."""
+    low, high = (gaps.get((known.feature, end), _ANYWHERE) for end in (known.low, known.high))
+    return replace(known, gaps=(low, high))
 
 
 def _gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
     """Return the values next to each of the sorted thresholds, at most it and above it.
 
-    Where no value is known, the thresholds are to be told apart, and from what is farther than a
-    hundredth of their range.
+    Of few thresholds only what is near them is looked at. Where no value is known, the thresholds are
+    to be told apart, and from what is farther than a hundredth of their range.
 
     Examples
     --------
-    >>> _gaps_among(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1.5, 2.0, 9.0]))
-    [(1.0, 2.0), (2.0, 3.0), (3.0, inf)]
+    >>> _gaps_among(np.array([903.0, 901.0, np.nan, 902.0]), np.array([901.5, 902.0, 903.5]))
+    [(901.0, 902.0), (902.0, 903.0), (903.0, inf)]
     """
-    if len(values) and len(thresholds) <= _FEW:
-        below = [values[values <= one].max(initial=-math.inf) for one in thresholds]
-        above = [values[values > one].min(initial=math.inf) for one in thresholds]
-        if max(below) > -math.inf or min(above) < math.inf:  # else all values are missing
-            return list(zip(map(float, below), map(float, above), strict=True))
+    if len(thresholds) <= _FEW and not np.isnan(values).all():
+        return [_gap_near(values, one) for one in thresholds]
     ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # what is missing sorts last
     if not len(ordered) and len(thresholds) > 1:
         near = min(np.diff(thresholds).min() / 2, np.ptp(thresholds) / 100)
@@ -239,6 +232,12 @@ def _gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
     place = np.searchsorted(ordered, thresholds, side="right")
     ends = np.concatenate([[-math.inf], ordered, [math.inf]])
     return list(zip(ends[place].tolist(), ends[place + 1].tolist(), strict=True))
+
+
+def _gap_near(values: NDArray[Any], threshold: np.float64) -> Gap:
+    near = values[np.abs(values - threshold) <= _NEAR * abs(threshold)]
+    below, above = near[near <= threshold], near[near > threshold]
+    return float(below.max(initial=-math.inf)), float(above.min(initial=math.inf))
 
 
 def _shown(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:

@@ -79,7 +79,13 @@ _BLAS = _OneThread()
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> Any:
-    """Find the loaded libraries, anew where modules were loaded since: that takes milliseconds."""
+    """Find the loaded libraries, anew where modules of others were loaded since."""
+    return _libraries_beside(sum(not name.startswith("epiloss") for name in list(sys.modules)))
+
+
+@lru_cache(maxsize=1)
+def _libraries_beside(n_modules: int) -> Any:
+    """Look for libraries, which takes milliseconds, beside so many modules."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
