@@ -55,7 +55,7 @@ def _distinct(labels: NDArray[Any]) -> tuple[list[Any], Codes]:
     if labels.dtype.kind in "biu":
         if labels.dtype != bool and labels.min(initial=0) >= 0 and labels.max(initial=0) < len(labels):
             # small numbers are counted, not sorted
-            whole = labels.astype(np.int64)
+            whole = np.ascontiguousarray(labels, np.int64)
             occurs = np.bincount(whole) > 0
             code = whole if occurs.all() else (np.cumsum(occurs) - 1)[whole]
             return np.flatnonzero(occurs).tolist(), code

@@ -39,7 +39,8 @@ def _floats(
 ) -> Floats:
     try:
         with np.errstate(invalid="ignore"):  # of half floats that are no numbers, each in its own way
-            return array.astype(np.float64)
+            numbers = array.astype(np.float64, copy=False)
+        return numbers if numbers.flags.forc else numbers.copy()
     except (TypeError, ValueError):
         wrong = np.array([not _is_number(value) for value in array.ravel().tolist()])
         wrong = wrong.reshape(array.shape)
@@ -99,7 +100,7 @@ def read_scores(y_prob: Any) -> Floats:
 def checked_scores(
     scores: Floats, at: Place, names: Sequence[str] = (), *, logits: bool = False
 ) -> tuple[Floats, int]:
-    """Return probabilities, and how many were clipped to [0, 1]; what they are made of may be changed.
+    """Return probabilities, and how many were clipped to [0, 1].
 
     Logits become probabilities by the logistic function, or by softmax for several columns.
     """
@@ -113,7 +114,7 @@ def checked_scores(
         _check_finite(scores, at, names)
         scores = expit(scores) if scores.ndim == 1 else softmax(scores, axis=1)
     elif not (scores.min() >= 0 and scores.max() <= 1):
-        n_clipped = _clipped(scores, at, names)
+        scores, n_clipped = _clipped(scores, at, names)
     if scores.ndim == 2:
         _check_row_sums(scores, at, names)
     return scores, n_clipped
@@ -136,8 +137,8 @@ def _check_finite(scores: Floats, at: Place, names: Sequence[str]) -> None:
         raise _rows(INFINITE, "scores must be finite", value, infinite, at, remedy, names)
 
 
-def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> int:
-    """Clip what is outside [0, 1] by rounding, in place; refuse what is further out."""
+def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> tuple[Floats, int]:
+    """Clip what is outside [0, 1] by rounding, and count it; refuse what is further out."""
     _check_finite(scores, at, names)
     outside = (scores < -ROUNDING) | (scores > 1 + ROUNDING)
     if outside.any():
@@ -148,9 +149,7 @@ def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> int:
             else "Pass probabilities, not percentages or counts; logits=True converts logits."
         )
         raise _rows(OUTSIDE, "scores must lie in [0, 1]", value, outside, at, remedy, names)
-    n_rounded = int(((scores < 0) | (scores > 1)).sum())
-    np.clip(scores, 0.0, 1.0, out=scores)
-    return n_rounded
+    return np.clip(scores, 0.0, 1.0), int(((scores < 0) | (scores > 1)).sum())
 
 
 def _check_row_sums(scores: Floats, at: Place, names: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.influence import Influence, RowTerms, cell_of, dot, joined_terms, row_terms
+from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
 from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
 from epiloss.partition import pool_small_regions
@@ -171,8 +171,7 @@ def influence_of_rows(
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
     mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
     noise = float(mean_noise.sum())
-    by_curve = Influence(of("curve_noise")).by_cluster(clusters).contribution
-    curve_noise = dot(by_curve, by_curve)
+    curve_noise = Influence(of("curve_noise")).by_cluster(clusters).variance
     # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
     shown = (noise - curve_noise, noise) if bounded else (0.0, curve_noise)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
@@ -205,8 +204,9 @@ def _evaluate_fold(
     elif problem.features is None:
         region = np.zeros_like(level_set)
     else:
-        learning = _learning_rows(problem, fold.learn, scored)
-        partition = plan.partitioner.fit(learning, generator, plan.n_jobs)
+        partition = plan.partitioner.fit(
+            _learning_rows(problem, fold.learn, scored), generator, plan.n_jobs
+        )
         region = partition.assign(problem.features.take(rows), level_set)
     labels, scores = problem.labels[rows], scored.scores[rows]
     weights = None if problem.weights is None else problem.weights[rows]

@@ -56,6 +56,11 @@ class Influence:
         sums = np.bincount(clusters, self.contribution).astype(float)
         return replace(self, contribution=sums[np.bincount(clusters) > 0])
 
+    @property
+    def variance(self) -> float:
+        """The variance that the rows show one by one."""
+        return dot(self.contribution, self.contribution)
+
     def stderr(self, clusters: Codes | None = None) -> float:
         """Return the standard error; rows of one cluster may depend on each other.
 
@@ -65,11 +70,11 @@ class Influence:
         >>> round(errors.stderr(), 3), round(errors.stderr(np.array([0, 1, 0, 1])), 3)
         (0.231, 0.4)
         """
-        parts = self.by_cluster(clusters).contribution
-        n = len(parts)
+        parts = self.by_cluster(clusters)
+        n = len(parts.contribution)
         if n < 2:
             return float("nan")
-        return float(np.sqrt(np.maximum(n / (n - 1) * dot(parts, parts) + self.beyond, self.least)))
+        return float(np.sqrt(np.maximum(n / (n - 1) * parts.variance + self.beyond, self.least)))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from epiloss.scoring import Floats
 
 _DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
 _MOST_ROWS = 20_000  # that a number in words is to part just as the threshold does
+_RUN = 32  # of them next to each other, which are read together
 _FEW = 8  # thresholds, for which it does not pay to sort
 _NEAR = 2e-3  # of a threshold: twice as far as its first digits are from it
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
@@ -169,9 +170,12 @@ class Wording:
 
     @cached_property
     def _some(self) -> Features:
-        """The rows that thresholds are placed among: all, or so many, evenly spread."""
+        """The rows that thresholds are placed among: all, or so many, in runs evenly spread."""
         n = self.features.n_rows
-        return self.features.take(np.arange(0, n, n // _MOST_ROWS)) if n > _MOST_ROWS else self.features
+        if n <= _MOST_ROWS:
+            return self.features
+        starts = np.linspace(0, n - _RUN, _MOST_ROWS // _RUN).astype(np.int64)
+        return self.features.take((starts[:, None] + np.arange(_RUN)).ravel())
 
     def _conditions(self, path: Sequence[Step]) -> Iterator[Condition]:
         # learned where values were missing, whether or not any of these rows lacks one
