@@ -211,7 +211,7 @@ def _evaluate_fold(
     labels, scores = problem.labels[rows], scored.scores[rows]
     weights = None if problem.weights is None else problem.weights[rows]
     curves = scored.curves_at(rows)
-    stats = RegionStats.from_rows(
+    stats, cell = RegionStats.with_cells(
         level_set,
         region,
         labels=labels,
@@ -221,17 +221,17 @@ def _evaluate_fold(
         clusters=None if problem.clusters is None else problem.clusters[rows],
         curves=curves,
     )
-    placed = Placed(rows, level_set, region, scores, labels, weights, curves)
+    placed = Placed(rows, level_set, cell, scores, labels, weights, curves)
     return fold_result(problem, placed, stats, partition)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Rows to evaluate, each in its level set and region, with both curves at its score."""
+    """Rows to evaluate, each in its level set and cell of it, with both curves at its score."""
 
     rows: Codes
     level_set: Codes
-    region: Codes
+    cell: Codes  # the place of its region in the level set among the cells that are added up
     scores: Floats
     labels: Floats
     weights: Floats | None
@@ -247,9 +247,8 @@ def fold_result(
     sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
     into = join(stats.level_set, stats.region, sizes)
     joined = JoinedRegions(stats.level_set, stats.region, into)
-    before = cell_of(stats, level_set, placed.region)
     stats = stats.relabel(into)
-    cells = cell_of(stats, joined.level_set, into).astype(np.int32)[before]
+    cells = cell_of(stats, joined.level_set, into).astype(np.int32)[placed.cell]
     terms = row_terms(
         placed.rows,
         stats,

@@ -64,7 +64,12 @@ class RegionStats:
     plan: tuple[str, str] = ("", "")
 
     @classmethod
-    def from_rows(
+    def from_rows(cls, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
+        """Add up rows, given as to :meth:`with_cells`."""
+        return cls.with_cells(level_set, region, **rows)[0]
+
+    @classmethod
+    def with_cells(
         cls,
         level_set: Codes,
         region: Codes,
@@ -76,10 +81,11 @@ class RegionStats:
         clusters: Codes | None = None,
         curves: tuple[Floats, Floats] | None = None,
         plan: tuple[str, str] = ("", ""),
-    ) -> RegionStats:
-        """Add up rows; ``curves`` are two independent estimates of each row's calibrated score.
+    ) -> tuple[RegionStats, Codes]:
+        """Add up rows, and tell which cell each is in, by its place among the cells.
 
-        Weights must lie in [0, 1]: scale them first. Rows of one cell and one cluster count as one.
+        ``curves`` are two independent estimates of each row's calibrated score. Weights must lie in
+        [0, 1]: scale them first. Rows of one cell and one cluster count as one.
         """
         n_regions = int(region.max(initial=0)) + 1
         cell = level_set * n_regions
@@ -91,7 +97,7 @@ class RegionStats:
             weight_sq = weight * _cluster_weight(code, clusters, weight)
         sums = _zeros(len(cell), rule)
         own = _add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
-        return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan)
+        return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan), code
 
     @classmethod
     def empty(cls, plan: tuple[str, str] = ("", "")) -> RegionStats:

@@ -19,7 +19,7 @@ from epiloss.crossfit import CrossfitBound
 from epiloss.display import Display
 from epiloss.errors import DataError
 from epiloss.evaluation import Evaluation, Placed, evaluation_of, fold_result, score_histogram
-from epiloss.influence import Influence, RowTerms
+from epiloss.influence import Influence, RowTerms, cell_of
 from epiloss.levelsets import Codes, resolve_level_sets
 from epiloss.partition.base import LearningRows
 from epiloss.planning import BinaryProblem, Plan, stream
@@ -126,7 +126,8 @@ def _evaluated(
     rows = np.setdiff1d(np.arange(len(problem.labels)), learners, assume_unique=True)
     some = _taken(problem, rows)
     level_set, region, curves = frozen.placed(some)
-    placed = Placed(rows, level_set, region, some.scores, some.labels, some.weights, curves)
+    cell = cell_of(stats, level_set, region)
+    placed = Placed(rows, level_set, cell, some.scores, some.labels, some.weights, curves)
     fold = fold_result(problem, placed, stats, frozen.partition)
     fold = replace(fold, terms=_sampled(fold.terms, stats))
     levels = fold.stats.compute(problem.rule)
