@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from epiloss.features import Features
 from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
+from epiloss.regions import blocks
 from epiloss.scoring import Floats
 
 _KEYS = 2**64
 _ROWS, _NUMBERS = 2**13, 2**21  # that are looked at, drawn so that copies are drawn together
+_BLOCK = 2**16  # rows, whose keys stay in the cache
 _COLUMNS = 16  # by which they are drawn where scores alone do not tell rows apart
 _EXPECTED = 5.0  # labels that should differ before much is made of their not differing
 _LEAST = 0.01  # of the rows, that are worth a word
@@ -82,8 +84,12 @@ def _drawn(scores: Floats, features: Features) -> Codes:
 
 
 def _below(columns: list[NDArray[np.float64]], wanted: int) -> Codes:
-    keys = kernel().row_keys(columns)
-    return np.flatnonzero(keys <= np.uint64(wanted * _KEYS // len(keys)))
+    n = len(columns[0])
+    least = np.uint64(wanted * _KEYS // n)
+    keys = (kernel().row_keys([column[some] for column in columns]) for some in blocks(n, _BLOCK))
+    return np.concatenate(
+        [start * _BLOCK + np.flatnonzero(own <= least) for start, own in enumerate(keys)]
+    )
 
 
 def _columns(scores: Floats) -> list[NDArray[np.float64]]:

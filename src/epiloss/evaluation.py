@@ -208,9 +208,9 @@ def _evaluate_fold(
             _learning_rows(problem, fold.learn, scored), generator, plan.n_jobs
         )
         region = partition.assign(problem.features.take(rows), level_set)
-    labels, scores = problem.labels[rows], scored.scores[rows]
+    scores, curves = scored.at(rows)
+    labels = problem.labels[rows]
     weights = None if problem.weights is None else problem.weights[rows]
-    curves = scored.curves_at(rows)
     stats, cell = RegionStats.with_cells(
         level_set,
         region,

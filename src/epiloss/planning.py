@@ -64,12 +64,13 @@ class Scored:
     level_sets: LevelSets | VectorLevelSets
     curves: tuple[Curve, Curve] | tuple[Floats, Floats] | None  # of the score; or each row's values
 
-    def curves_at(self, rows: Codes) -> tuple[Floats, Floats] | None:
-        """Return what both curves tell of some rows."""
+    def at(self, rows: Codes) -> tuple[Floats, tuple[Floats, Floats] | None]:
+        """Return the scores of some rows, and what both curves tell of them."""
+        scores = self.scores[rows]
         if self.curves is None:
-            return None
-        a, b = (one(self.scores[rows]) if callable(one) else one[rows] for one in self.curves)
-        return a, b
+            return scores, None
+        a, b = (one(scores) if callable(one) else one[rows] for one in self.curves)
+        return scores, (a, b)
 
 
 _STREAMS = (
