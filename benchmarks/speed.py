@@ -5,10 +5,11 @@
 
 Both do the same job end to end: 15 bins, Brier score, one split, trees, calibration curve, statistics.
 glest runs at its defaults, trees of depth 10; ours have 30 learning rows a leaf, and glest with such
-trees stands beside, measured once. Every call is in a process of its own, and they take turns, so that
+trees stands beside, measured once. Every job is in a process of its own, and they take turns, so that
 what else the machine does slows all alike: times say little, their ratios much. ``workloads.py`` says
-how each is measured: CPU and wall time of the call alone; as peak memory, the process's largest resident
-size less the resident size just before the call, which holds the data and both libraries.
+how each is measured: CPU and wall time of the call alone, of short calls the median of many; as peak
+memory, the process's largest resident size less the resident size just before the call, which holds the
+data and both libraries.
 
 The floor is the CPU time to encode the learning half of the rows by the compiled loops. Growth exponents
 are the slopes of log CPU time against log rows and log columns.
