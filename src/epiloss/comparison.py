@@ -12,6 +12,7 @@ import numpy as np
 
 from epiloss.atomic import write_text
 from epiloss.auditing import audit
+from epiloss.digits import loss_spec
 from epiloss.errors import DataError, OptionError
 from epiloss.inference import difference_estimate
 from epiloss.results import SCHEMA, Audit, Estimate, SavedAsJson, Table, for_json, percent
@@ -234,9 +235,10 @@ def _text(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.audits.values()))
     level = percent(first.options["level"])
     lines = [f"{first.task} task, rule {first.rule}, {first.n_samples:,} rows, {level} intervals"]
+    spec = loss_spec(*(one.score.value for one in comparison.audits.values()))
     for suffix, parts in _versions(comparison.audits):
         cells = [
-            [name, *(f"{getattr(part, loss):z.5f}" for loss in _LEDGER)]
+            [name, *(f"{getattr(part, loss):{spec}}" for loss in _LEDGER)]
             for name, part in zip(comparison.audits, parts, strict=True)
         ]
         titles = [_TITLES.get(loss, loss.replace("_", " ")) for loss in _LEDGER]
@@ -246,7 +248,7 @@ def _text(comparison: Comparison) -> list[str]:
         return lines
     rows = [[f"less {comparison.baseline}", "loss", "difference", "p-value"]]
     for name, loss, *numbers, pvalue in zip(*(table[column] for column in table), strict=True):
-        rows.append([name, loss.replace("_", " "), f"{Estimate(*numbers):+z.5f}", f"{pvalue:.2g}"])
+        rows.append([name, loss.replace("_", " "), f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"])
     return [*lines, "", *aligned(rows)]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from epiloss.auditing import binary_problems
 from epiloss.comparison import LOSSES, aligned
 from epiloss.curves import CurveFitter, fit_curve_pair, resolve_curve
+from epiloss.digits import loss_spec
 from epiloss.errors import DataError, OptionError
 from epiloss.evaluation import influence_of_rows
 from epiloss.inference import difference_estimate, normal_estimate, one_sided_pvalue
@@ -70,11 +71,12 @@ class Drift(SavedAsJson):
 
     def __str__(self) -> str:
         rows = [["", "reference", "current", "difference", "p-value"]]
+        spec = loss_spec(*(part.score.value for part in (self.reference, self.current)))
         for name, change in self.difference.items():
             before, after = (getattr(part, name) for part in (self.reference, self.current))
             pvalue = "" if change.pvalue is None else f"{change.pvalue:.2g}"
             title = "grouping loss, at least" if name == "grouping_loss" else name.replace("_", " ")
-            rows.append([title, f"{before:z.5f}", f"{after:z.5f}", f"{change:+z.5f}", pvalue])
+            rows.append([title, f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", pvalue])
         headline = (
             f"{self.task} task, rule {self.rule}, {self.reference.n_evaluated:,} reference rows and "
             f"{self.current.n_evaluated:,} current ones in {self.n_regions:,} regions, "

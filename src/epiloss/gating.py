@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from epiloss.digits import loss_spec
 from epiloss.errors import OptionError
 from epiloss.results import Audit, Estimate
 
@@ -32,7 +33,7 @@ class Check:
     def __str__(self) -> str:
         name = self.loss if self.loss == "score" else f"{self.loss} loss"
         beyond = "above" if self.failed else "not beyond doubt above"
-        return f"the {name} is {beyond} {self.limit:g}: {self.estimate:.5f}"
+        return f"the {name} is {beyond} {self.limit:g}: {self.estimate:{loss_spec(10 * self.limit)}}"
 
     def to_dict(self) -> dict[str, float | str | bool]:
         """Return the check as plain values."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from epiloss.auditing import measured
 from epiloss.comparison import LOSSES, paired_difference
+from epiloss.digits import digits_of, loss_spec
 from epiloss.errors import DataError, OptionError
 from epiloss.levelsets import Codes
 from epiloss.planning import stream
@@ -54,20 +55,23 @@ class RepairResult(SavedAsJson):
 
     def __str__(self) -> str:
         level = f"[{percent(self.before.options['level'])} interval]"
+        spec = loss_spec(*(one.score.value for one in (self.before, self.after)))
+        wide = 5 + digits_of(spec)
         lines = [
             f"repaired by {self.repair.method}, measured on {self.before.n_samples:,} rows that it has "
             "not seen",
             "",
-            f"{'':28}{'before':>10}{'after':>10}{'difference':>12} {level}",
+            f"{'':28}{'before':>{wide}}{'after':>{wide}}{'difference':>{wide + 2}} {level}",
         ]
         for name, title in _TITLES.items():
-            both = "".join(f"{getattr(one, name).value:>10.5f}" for one in (self.before, self.after))
+            versions = (getattr(one, name).value for one in (self.before, self.after))
+            both = "".join(f"{format(value, spec):>{wide}}" for value in versions)
             change = self.differences[name]
             interval = ""
             if change.low is not None and change.high is not None:
-                interval = f" [{change.low:z.5f}, {change.high:z.5f}]"
+                interval = f" [{change.low:{spec}}, {change.high:{spec}}]"
             pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
-            lines.append(f"{title:28}{both}{change.value:>z12.5f}{interval}{pvalue}")
+            lines.append(f"{title:28}{both}{format(change.value, spec):>{wide + 2}}{interval}{pvalue}")
         return "\n".join([*lines, "", f"after: {self.after.verdict}"])
 
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from epiloss.digits import digits_of, loss_spec, rate_spec
 from epiloss.errors import printable
 from epiloss.results import Audit, Estimate
 
@@ -208,8 +209,10 @@ def _points(loss: Estimate, audit: Audit) -> str:
     """Say a loss in words: for the Brier score its root is an error of probabilities."""
     value = max(loss.value, 0.0)
     if audit.rule == "brier" and audit.task in ("binary", "top-label"):
-        return f"probabilities are off by {100 * math.sqrt(value):.0f} points (root mean square)"
-    return f"{value:.4f} of the score is lost"
+        points = 100 * math.sqrt(value)
+        shown = format(points, ".0f" if points >= 1 else ".1g")
+        return f"probabilities are off by {shown} points (root mean square)"
+    return f"{value:{loss_spec(audit.score.value, least=4)}} of the score is lost"
 
 
 def _worst(table: Table) -> str:
@@ -227,7 +230,7 @@ def _worst(table: Table) -> str:
 
 def _rates(score: float, rate: float, expected: float) -> str:
     """Say how a region was scored and is, and how all such rows are where the score tells that wrong."""
-    digits = 2
+    digits = digits_of(rate_spec(rate, expected))
     while digits < 5 and f"{rate:.{digits}f}" == f"{expected:.{digits}f}":
         digits += 1
     text = f"scored {score:.{digits}f}, in truth {rate:.{digits}f}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.comparison import Comparison
+from epiloss.digits import loss_spec
 from epiloss.plot.style import (
     COLOURS,
     LOSS_NAMES,
@@ -126,10 +127,11 @@ class ComparisonDisplay:
 
     def _write_scores(self, size: float, after: bool) -> None:
         table, ax = self.comparison.table, self.ax_
+        spec = loss_spec(*table["score"].tolist(), least=4)
         for place in range(len(table)):
-            text = f"{table['score'][place]:.4f}"
+            text = f"{table['score'][place]:{spec}}"
             if after:
-                text += f" → {table[f'score{_AGAIN}'][place]:.4f}"
+                text += f" → {table[f'score{_AGAIN}'][place]:{spec}}"
             _beside(ax, place, text, size, va="center")
         _beside(ax, -0.5, "score", size, va="bottom")
 

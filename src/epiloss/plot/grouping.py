@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.auditing import audit, repartitioned
+from epiloss.digits import loss_spec
 from epiloss.models import predicted_probabilities
 from epiloss.plot.style import (
     axes_for,
@@ -246,9 +247,10 @@ class GroupingDisplay:
     def _write_title(self) -> None:
         result = self.audit
         at_least = "grouping loss" if result.irreducible_loss is not None else "grouping loss ≥"
+        spec = loss_spec(result.score.value, least=4)
         lines = [
-            loss_text("calibration loss", result.calibration_loss),
-            loss_text(at_least, result.grouping_loss),
+            loss_text("calibration loss", result.calibration_loss, spec),
+            loss_text(at_least, result.grouping_loss, spec),
         ]
         if self.name is not None:
             lines.insert(0, plain(self.name))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.digits import loss_spec
 from epiloss.plot.style import (
     COLOURS,
     SKY,
@@ -92,15 +93,16 @@ class LedgerDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         self.bars_, self.whiskers_, self.labels_, self.enlarged_axes_ = [], [], [], []
         is_small = self._is_small() and not is_narrow(ax)
+        spec = loss_spec(*(one.score.value for _, one in versions), least=4)
         for place, (name, one) in enumerate(versions):
             top, rows = -place * band, range(place * len(PARTS), (place + 1) * len(PARTS))
-            self._write(top - _LINE / 2, None, f"score {one.score:z.4f}, {name}", bold=True)
+            self._write(top - _LINE / 2, None, f"score {one.score:{spec}}, {name}", bold=True)
             bottom = top - _LINE - _BAR
             lines = [bottom - (row + 0.65) * _LINE for row in range(len(PARTS))]
             inset = self._enlarged(lines) if is_small else None
             for row, y in zip(rows, lines, strict=True):
                 part = PARTS[row % len(PARTS)]
-                text = f"{self._title(part)} {getattr(one, part):z.4f}"
+                text = f"{self._title(part)} {getattr(one, part):{spec}}"
                 self.labels_.append(self._write(y, self._colour(part), text))
                 self._draw_bar(row, bottom, bar_kw)
                 if inset is None or part == "remainder":

@@ -229,7 +229,7 @@ def wrapped(name: str, width: int = 22, lines: int = 2) -> str:
     return plain("\n".join(parts)) if parts else ""
 
 
-def loss_text(name: str, estimate: Estimate) -> str:
+def loss_text(name: str, estimate: Estimate, spec: str = "z.4f") -> str:
     """Return a loss with its interval, in words.
 
     Examples
@@ -237,7 +237,7 @@ def loss_text(name: str, estimate: Estimate) -> str:
     >>> loss_text("grouping loss ≥", Estimate(0.0312, low=0.0274, high=0.035))
     'grouping loss ≥ 0.0312 [0.0274, 0.0350]'
     """
-    return f"{name} {estimate:z.4f}"
+    return f"{name} {estimate:{spec}}"
 
 
 def whisker_lengths(

@@ -14,8 +14,11 @@ function element(tag, className, text) {
   return made;
 }
 
-function decimals(value, digits) {
-  return value === null ? "" : value.toFixed(digits);
+function rateText(value) {
+  if (value === null) return "";
+  const near = Math.min(value, 1 - value);
+  const digits = near > 0 && near < 0.01 ? 1 + Math.ceil(-Math.log10(near)) : 3;
+  return value.toFixed(Math.min(digits, 12));
 }
 
 function pText(p) {
@@ -162,12 +165,12 @@ class Facts {
   }
 
   fill(panel, i) {
-    const interval = `[${decimals(panel.low[i], 3)}, ${decimals(panel.high[i], 3)}]`;
+    const interval = `[${rateText(panel.low[i])}, ${rateText(panel.high[i])}]`;
     const texts = [
       panel.n[i].toLocaleString("en"),
-      decimals(panel.score[i], 3),
-      `${decimals(panel.rate[i], 3)} ${interval}`,
-      decimals(panel.expected[i], 3),
+      rateText(panel.score[i]),
+      `${rateText(panel.rate[i])} ${interval}`,
+      rateText(panel.expected[i]),
       pText(panel.p[i]),
     ];
     texts.forEach((text, k) => { this.values[k].textContent = text; });

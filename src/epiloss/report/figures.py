@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from epiloss.digits import loss_spec
 from epiloss.report.wording import LEDGER, grouping_title, interval, number
 from epiloss.results import Audit, Estimate, Table
 
@@ -53,19 +54,19 @@ def ledger_lines(audit: Audit) -> list[Line]:
     # a whole that is infinite leaves the parts' bars without a scale
     scale = _Scale.of([getattr(one, name) for one in columns for name, *_ in LEDGER])
     starts = [_starts([getattr(one, name) for name in parts]) for one in columns]
-    lines = []
+    lines, spec = [], loss_spec(*(one.score.value for one in columns))
     for name, title, hint in LEDGER:
         cells = []
         for one, start in zip(columns, starts, strict=True):
             estimate = getattr(one, name)
             bar = scale.bar(estimate, name, 0.0 if name == "score" else start[parts.index(name)])
-            cells.append((number(estimate.value), interval(estimate), bar))
+            cells.append((number(estimate.value, spec), interval(estimate, spec), bar))
         if name == "grouping_loss":
             title = f"+ {grouping_title(audit)}"
         lines.append(Line(title, hint, cells))
     if audit.irreducible_loss is not None:
         measured = audit.irreducible_loss
-        cells = [(number(measured.value), interval(measured), None)]
+        cells = [(number(measured.value, spec), interval(measured, spec), None)]
         lines.append(Line("(irreducible loss)", "noise that no model can remove, measured", cells))
     return lines
 
@@ -80,7 +81,7 @@ def loss_bars(
     every = [version for _, one in audits for version in _versions(one)]
     estimates = [getattr(one, loss) for _, one in every for loss in LOSSES]
     scale = _Scale.of(estimates, matters)
-    rows = []
+    rows, spec = [], loss_spec(*(one.score.value for _, one in every))
     for name, one in audits:
         bars = []
         for loss in LOSSES:
@@ -89,7 +90,7 @@ def loss_bars(
                 estimate = getattr(version, loss)
                 text = title if when == "before" else "after recalibration"
                 bar = scale.bar(estimate, f"{loss} {when}")
-                bars.append((text, number(estimate.value), interval(estimate), bar))
+                bars.append((text, number(estimate.value, spec), interval(estimate, spec), bar))
         rows.append((name, bars))
     return rows
 

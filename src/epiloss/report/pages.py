@@ -9,6 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from epiloss.comparison import Comparison
+from epiloss.digits import loss_spec
 from epiloss.report import diagram, wording
 from epiloss.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
@@ -46,6 +47,7 @@ def audit_page(audit: Audit, *, title: str | None = None) -> str:
         headline=wording.headline(audit),
         blind=wording.is_blind(audit),
         ledger=ledger_lines(audit),
+        spec=loss_spec(audit.score.value),
         panels=panels,
         class_names=[name for name in names if name is not None],
         n_classes=len(audit.options.get("classes", ())),
@@ -70,6 +72,7 @@ def comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
         audits=audits,
         first=first,
         losses=loss_bars(list(audits.items())),
+        spec=loss_spec(*(one.score.value for one in audits.values())),
         differences=_differences(comparison),
         worst={name: _rows(one, one.worst_regions(3)) for name, one in audits.items()},
         headline=f"{len(audits)} models, {wording.headline(first, regions=False)}",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.digits import loss_spec, rate_spec
 from epiloss.results import Audit, Estimate
 from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
 
@@ -32,6 +33,7 @@ _CURVES = {
     "Lowess": "lowess",
     "Nearest": "nearest",
 }
+_RATES = ("score_mean", "label_mean", "expected")  # of a region
 _SAME_AS_GIVEN = ("region_ratio", "binning", "split", "swap", "repeats", "method", "adjust", "level")
 _SHORT_HANDS = {"partition": ("tree", "stump", "kmeans"), "recalibrate": ("isotonic", "sigmoid")}
 
@@ -53,6 +55,11 @@ def interval(estimate: Estimate, spec: str = "z.5f") -> str:
     """Return the interval of an estimate, where it has one."""
     low, high = number(estimate.low, spec), number(estimate.high, spec)
     return f"[{low}, {high}]" if low and high else ""
+
+
+def rate(value: float | None, row: Mapping[str, Any]) -> str:
+    """Return a rate of a region, in the digits that its score and rates need."""
+    return number(value, rate_spec(*(float(row[name]) for name in _RATES)))
 
 
 def pvalue(value: float | None) -> str:
@@ -114,21 +121,22 @@ def notes(audit: Audit) -> list[str]:
 
 def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
     """Return how the grouping loss was bounded: a title, a number, its interval, its p-value."""
-    lines = []
+    lines, spec = [], loss_spec(audit.score.value)
     bounds = (
         ("cross-fitted, without bins", audit.crossfit_bound),
         ("explained by the regions", audit.partition_bound),
     )
     for title, bound in bounds:
         if bound is not None:
-            lines.append((title, number(bound.value), interval(bound), pvalue(bound.pvalue)))
+            shown = number(bound.value, spec), interval(bound, spec), pvalue(bound.pvalue)
+            lines.append((title, *shown))
     plain = (
         ("= plugin", audit.plugin),
         ("- bias of small regions", audit.bias),
         ("- induced by binning", audit.induced),
         ("at most the grouping loss is", audit.bounds.grouping_loss_high),
     )
-    return lines + [(title, number(value), "", "") for title, value in plain]
+    return lines + [(title, number(value, spec), "", "") for title, value in plain]
 
 
 def recalibration(audit: Audit) -> list[str]:
@@ -149,13 +157,14 @@ def recalibration(audit: Audit) -> list[str]:
     if again is not None:
         way = audit.options["recalibrate"]
         change = again.score.value - audit.score.value
+        spec = loss_spec(audit.score.value, again.score.value)
         if math.isfinite(change):
             better = "better" if change < 0 else "worse"
             texts.append(
                 f"Measured with {way} recalibration, learned on rows apart: the {unit} went from "
-                f"{number(audit.score.value)} to {number(again.score.value)}, "
-                f"{number(abs(change))} {better}. After it, what the regions find is relative to the "
-                "new level sets, so the two lower bounds need not be equal."
+                f"{number(audit.score.value, spec)} to {number(again.score.value, spec)}, "
+                f"{number(abs(change), spec)} {better}. After it, what the regions find is relative to "
+                "the new level sets, so the two lower bounds need not be equal."
             )
     return texts
 
@@ -214,9 +223,10 @@ def _option(value: Any) -> str:
 
 
 def _amount(loss: Estimate, audit: Audit, *, bound: bool = False) -> str:
+    shown = number(loss.value, loss_spec(audit.score.value))
     if not loss.value > 0:
-        return f"none that could be measured ({number(loss.value)})"
-    text = f"{'at least ' if bound else ''}{number(loss.value)}"
+        return f"none that could be measured ({shown})"
+    text = f"{'at least ' if bound else ''}{shown}"
     share = loss.value / audit.score.value if audit.score.value > 0 else math.nan
     return f"{text} ({share:.1%} of the score)" if math.isfinite(share) else text
 

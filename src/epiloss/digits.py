@@ -1,0 +1,45 @@
+"""How many digits numbers are shown with: enough for rare outcomes too, whose losses are small."""
+
+from __future__ import annotations
+
+import math
+
+_MOST = 12  # digits behind the point
+_SMALL = 0.01  # from which on a rate is seen in two digits behind the point
+
+
+def loss_spec(*scores: float, least: int = 5, sign: str = "") -> str:
+    """Return the format of losses: ``least`` digits behind the point, more where scores are small.
+
+    Examples
+    --------
+    >>> loss_spec(0.17), loss_spec(0.17, 0.0004, sign="+"), loss_spec(0.0004, least=4)
+    ('z.5f', '+z.7f', 'z.6f')
+    """
+    known = [score for score in scores if 0 < score < math.inf]
+    zeros = math.ceil(-math.log10(min(known))) if known else 0
+    return f"{sign}z.{max(least, min(least - 2 + zeros, _MOST))}f"
+
+
+def digits_of(spec: str) -> int:
+    """Return the digits behind the point of a format.
+
+    Examples
+    --------
+    >>> digits_of("+z.7f")
+    7
+    """
+    return int(spec.partition(".")[2][:-1])
+
+
+def rate_spec(*rates: float) -> str:
+    """Return the format of rates: two digits behind the point, or as many as tell them from 0 and 1.
+
+    Examples
+    --------
+    >>> [format(rate, rate_spec(rate)) for rate in (0.312, 0.004, 0.9996, 0.0, 1.0)]
+    ['0.31', '0.0040', '0.99960', '0.00', '1.00']
+    """
+    near = [min(rate, 1 - rate) for rate in rates if 0 < rate < 1]
+    zeros = math.ceil(-math.log10(min(near))) if near and min(near) < _SMALL else 1
+    return f"z.{min(1 + zeros, _MOST)}f"
