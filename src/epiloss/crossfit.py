@@ -1,19 +1,20 @@
 """A lower bound on the grouping loss without bins: cross-fitted, and free of the curve's errors.
 
-Let ``g`` be any prediction of ``Y - C`` learned on other rows, ``a = g - E[g|S]`` and
-``r = Y - E[Y|S]``. By Cauchy-Schwarz ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``, the grouping loss of the
-Brier score, with equality where ``a`` is proportional to ``Q - C``. Both conditional means are
-projections on splines of the score's rank, so an error of a curve enters only multiplied by another.
+For any function ``t`` of features and score, ``E[t (Q - C)] - E[cost(C, t)]`` is a lower bound on the
+grouping loss, where the cost is the conjugate of the rule's divergence: see ``tilts``. Let ``a`` be a
+tilt learned on other rows, less its mean given the score. With ``r = Y - E[Y|S]``, that of ``t = l a``
+is ``l E[a r] - E[cost(C, l a)]``, which is largest at one length ``l``. Both conditional means are
+projections on splines of the score's rank, so an error of a curve enters only multiplied by another. To
+``a`` a function of the score is added that makes it cost the least, for it has no part in ``E[a r]``.
 
-For another rule let ``kappa(c)`` be the largest number with ``d(c, q) >= kappa(c) (q - c)^2``. Then
-``E[a r]^2 / E[a^2 / kappa]`` is a lower bound, best with ``kappa g`` in place of ``g``.
+For the Brier score that is ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``, the inequality of Cauchy and Schwarz.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -27,35 +28,47 @@ from epiloss.influence import Influence, dot
 from epiloss.learners import Learner
 from epiloss.levelsets import Codes
 from epiloss.results import Estimate
-from epiloss.scoring import Brier, Floats, ScoringRule
+from epiloss.scoring import Floats, ScoringRule
+from epiloss.tilts import Tilts, tilts_of
+
+_NEWTON_STEPS, _EXACT, _TINY = 50, 1e-12, 1e-300
+_BALANCING_STEPS = 3
 
 
 @dataclass(frozen=True)
 class Directions:
     """For every row, how far its prediction and its label lie from what the score tells.
 
-    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``square`` is
-    ``a^2 / kappa``; ``fold`` is the part of the rows that a row was evaluated with. ``inflation`` is
-    how much larger than the spread of rows the noise of their mean is, because they were centred.
+    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``curve`` is ``C``;
+    ``fold`` is the part of the rows that a row was evaluated with. ``inflation`` is how much larger than
+    the spread of rows the noise of their mean is, because they were centred.
     """
 
+    tilts: Tilts
     prediction: Floats
     residual: Floats
-    square: Floats
+    curve: Floats
     fold: Codes
     weight: Floats
     inflation: Floats
 
     def folds(self) -> Iterator[tuple[Codes, Directions]]:
         """Return the rows of each fold, their numbers first."""
+        arrays = {name: part for name, part in vars(self).items() if name != "tilts"}
         for k in np.unique(self.fold):
             rows = np.flatnonzero(self.fold == k)
-            yield rows, Directions(*(part[rows] for part in vars(self).values()))
+            yield rows, Directions(self.tilts, **{name: part[rows] for name, part in arrays.items()})
 
-    @property
+    @cached_property
     def product(self) -> Floats:
         """``a r`` of each row."""
         return self.prediction * self.residual
+
+    def cost(self, length: float) -> tuple[Floats, float, float]:
+        """Return each row's cost of ``length`` times ``a``, and the mean slope and curvature in it."""
+        a = self.prediction
+        cost, slope, curvature = self.tilts.cost(self.curve, length * a)
+        return cost, self.mean(a * slope), self.mean(a * a * curvature)
 
     def contribution(self, values: Floats) -> Floats:
         """Return each row's weighted deviation from the mean."""
@@ -69,6 +82,38 @@ class Directions:
 
 
 @dataclass(frozen=True)
+class Best:
+    """The length of ``a`` with the largest bound: each row's cost of it, the bound and its curvature."""
+
+    length: float
+    cost: Floats
+    bound: float
+    curvature: float
+
+    @classmethod
+    def of(cls, directions: Directions) -> Best | None:
+        """Return the best length, by Newton steps, halved until they help; None where ``a`` is 0."""
+        theta, length, bound = directions.mean(directions.product), 0.0, 0.0
+        cost, slope, curvature = directions.cost(length)
+        if curvature <= 0:
+            return None
+        for _ in range(_NEWTON_STEPS):
+            step = (theta - slope) / curvature
+            if abs(step) <= _EXACT * max(abs(length), _EXACT):
+                break
+            tried = directions.cost(length + step)
+            while not (length + step) * theta - directions.mean(tried[0]) >= bound:
+                step /= 2
+                if length + step == length:
+                    return cls(length, cost, bound, curvature)
+                tried = directions.cost(length + step)
+            length += step
+            cost, slope, curvature = tried
+            bound = length * theta - directions.mean(cost)
+        return cls(length, cost, bound, curvature)
+
+
+@dataclass(frozen=True)
 class CrossfitBound:
     """The lower bound with its interval, and each row's influence on it."""
 
@@ -79,33 +124,35 @@ class CrossfitBound:
 def crossfit_bound(
     directions: Directions, level: float, clusters: Codes | None = None, *, sharing: float = 2.0
 ) -> CrossfitBound:
-    """Return the lower bound ``mean over folds of (theta^2 - var theta) / v``.
+    """Return the lower bound, the mean over the folds of their largest, less what noise makes of it.
 
-    ``theta = mean(a r)`` and ``v = mean(a^2 / kappa)``. Folds share learning rows, so the variance
-    of ``theta`` is up to ``sharing`` times what its rows show where there is nothing to learn: the
-    test, and the interval near zero, allow for it.
+    That is half the variance of ``theta = mean(a r)`` over the curvature: for the Brier score the bound
+    of a fold is ``(theta^2 - var theta) / mean(a^2)``. Folds share learning rows, so the variance of
+    ``theta`` is up to ``sharing`` times what its rows show where there is nothing to learn: the test,
+    and the interval near zero, allow for it.
     """
     folds = [
-        _debiased_square(fold, None if clusters is None else clusters[rows])
+        _debiased(fold, None if clusters is None else clusters[rows])
         for rows, fold in directions.folds()
     ]
-    squares, noise = np.array(folds).T
-    value = float(squares.mean())
+    bounds, noise = np.array(folds).T
+    value = float(bounds.mean())
     # squared noise varies by twice its square, and by a quarter more as the folds share rows
     beyond = 2.5 * float(noise @ noise) / len(noise) ** 2
-    theta, v = directions.mean(directions.product), directions.mean(directions.square)
-    if v <= 0:
+    best = Best.of(directions)
+    if best is None:
         flat = Influence(np.zeros(len(directions.weight)))
         return CrossfitBound(Estimate(0.0, 0.0, 0.0, 0.0, 1.0), flat)
-    product, square = (
-        directions.contribution(directions.product),
-        directions.contribution(directions.square),
-    )
+    theta, curvature = directions.mean(directions.product), directions.cost(0.0)[2]
+    product = directions.contribution(directions.product)
     theta_stderr = Influence(product).stderr(clusters)
     pvalue = float(ndtr(-theta / theta_stderr / np.sqrt(sharing))) if theta_stderr > 0 else 1.0
-    root = theta / np.sqrt(v)
-    influence = product / np.sqrt(v) - theta * square / (2 * v**1.5)
-    learned = np.clip((theta - 1.645 * np.sqrt(sharing) * theta_stderr) / v, 0, 1)
+    root = float(np.copysign(np.sqrt(best.bound), theta))
+    influence = product / np.sqrt(2 * curvature)  # of the root, where that is 0
+    if best.bound > _TINY:
+        gain = best.length * directions.product - best.cost
+        influence = directions.contribution(gain) / (2 * root)
+    learned = np.clip((theta - 1.645 * np.sqrt(sharing) * theta_stderr) / curvature, 0, 1)
     shared = np.sqrt(sharing - (sharing - 1) * learned)
     root_stderr = Influence(influence).stderr(clusters) * shared
     ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
@@ -157,13 +204,13 @@ def _normal_score(pvalue: float | None) -> float:
     return float(-ndtri(np.clip(1.0 if pvalue is None else pvalue, 1e-300, 1 - 1e-16)))
 
 
-def _debiased_square(fold: Directions, clusters: Codes | None) -> tuple[float, float]:
-    """Return ``(theta^2 - var theta) / v``, and what was taken off."""
-    v = fold.mean(fold.square)
-    if v <= 0:
+def _debiased(fold: Directions, clusters: Codes | None) -> tuple[float, float]:
+    """Return the largest bound less what noise makes of it, and the latter."""
+    best = Best.of(fold)
+    if best is None:
         return 0.0, 0.0
-    noise = Influence(fold.contribution(fold.product)).stderr(clusters) ** 2 / v
-    return fold.mean(fold.product) ** 2 / v - noise, noise
+    noise = Influence(fold.contribution(fold.product)).stderr(clusters) ** 2 / (2 * best.curvature)
+    return best.bound - noise, noise
 
 
 def cross_fitted_directions(
@@ -187,32 +234,23 @@ def cross_fitted_directions(
     )
     weight = np.ones(len(scores)) if weights is None else weights
     seeds = generator.integers(2**31, size=n_folds)
-    prediction, residual, square, inflation = np.empty((4, len(scores)))
+    tilts, base_rate = tilts_of(rule), float(np.average(labels, weights=weights))
+    prediction, residual, inside, inflation = np.empty((4, len(scores)))
     for k in range(n_folds):
         learn, evaluate = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         learn_weights = None if weights is None else weights[learn]
         curve = LocalLinear().fit(scores[learn], labels[learn], learn_weights)
-        target = labels[learn] - curve(scores[learn])
-        model = learner.fit(features.take(learn), scores[learn], target, learn_weights, int(seeds[k]))
-        stiffness = _stiffness(rule, curve(scores[evaluate]))
-        guess = stiffness * model.predict(features.take(evaluate), scores[evaluate])
-        both = np.column_stack([guess, labels[evaluate]])
-        centred, inflation[evaluate] = _centred(both, scores[evaluate], weight[evaluate])
-        prediction[evaluate], residual[evaluate] = centred.T
-        square[evaluate] = prediction[evaluate] ** 2 / stiffness
-    return Directions(prediction, residual, square, fold, weight, inflation)
-
-
-def _stiffness(rule: ScoringRule, c: Floats) -> Floats:
-    """Return ``kappa(c)``, the least of ``d(c, q) / (q - c)^2`` over ``q``, from a grid."""
-    if isinstance(rule, Brier):
-        return np.ones_like(c)
-    grid = np.linspace(0.0025, 0.9975, 200)
-    q = np.linspace(0, 1, 401)[None, :]
-    gap = grid[:, None] - q
-    near = np.abs(gap) < 2e-3
-    ratio = rule.divergence(grid[:, None], q) / np.where(near, 1.0, gap**2)
-    return np.asarray(np.interp(c, grid, np.where(near, np.inf, ratio).min(axis=1)), float)
+        known = tilts.inside(curve(scores[learn]), base_rate)
+        target, target_weights = tilts.task(labels[learn] - known, known, learn_weights)
+        model = learner.fit(features.take(learn), scores[learn], target, target_weights, int(seeds[k]))
+        inside[evaluate] = tilts.inside(curve(scores[evaluate]), base_rate)
+        guess = model.predict(features.take(evaluate), scores[evaluate])
+        splines = _Splines(scores[evaluate], weight[evaluate])
+        both = np.column_stack([tilts.tilt(guess, inside[evaluate]), labels[evaluate]])
+        centred, inflation[evaluate] = splines.centred(both)
+        residual[evaluate] = centred[:, 1]
+        prediction[evaluate] = splines.balanced(tilts, inside[evaluate], centred[:, 0])
+    return Directions(tilts, prediction, residual, inside, fold, weight, inflation)
 
 
 def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator) -> Codes:
@@ -225,21 +263,39 @@ def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator
     return fold
 
 
-def _centred(values: Floats, scores: Floats, weight: Floats) -> tuple[Floats, float]:
-    """Return the residuals of each column on splines of the score's rank, at their full size.
+class _Splines:
+    """The splines of the score's rank that means given the score are projections on."""
 
-    The projection takes up part of each row's noise; ``sqrt(n / (n - p))``, which is returned too,
-    restores its variance.
-    """
-    basis = _score_basis(scores, weight)
-    weighted = basis.multiply(weight[:, None]).tocsr()
-    gram = (basis.T @ weighted).toarray()
-    coefficients = np.linalg.lstsq(gram, np.asarray(weighted.T @ values), rcond=1e-10)[0]
-    n, n_basis = basis.shape
-    inflation = float(np.sqrt(n / max(n - n_basis, 1)))
-    residual = values - basis @ coefficients
-    residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
-    return residual * inflation, inflation
+    def __init__(self, scores: Floats, weight: Floats) -> None:
+        self.basis, self.weight = _score_basis(scores, weight), weight
+
+    def centred(self, values: Floats) -> tuple[Floats, float]:
+        """Return the residuals of each column, at their full size.
+
+        The projection takes up part of each row's noise; ``sqrt(n / (n - p))``, which is returned too,
+        restores its variance.
+        """
+        n, n_splines = self.basis.shape
+        inflation = float(np.sqrt(n / max(n - n_splines, 1)))
+        residual = values - self._projection(values, self.weight)
+        residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
+        return residual * inflation, inflation
+
+    def balanced(self, tilts: Tilts, curve: Floats, a: Floats) -> Floats:
+        """Return ``a`` with the mean given the score of which the tilt costs the least.
+
+        A function of the score alone has no part in ``E[a r]``, so that the bound can only gain.
+        """
+        for _ in range(0 if tilts.is_even else _BALANCING_STEPS):
+            _, slope, curvature = tilts.cost(curve, a)
+            a = a - self._projection(slope / curvature, self.weight * curvature)
+        return a
+
+    def _projection(self, values: Floats, weight: Floats) -> Floats:
+        weighted = self.basis.multiply(weight[:, None]).tocsr()
+        gram = (self.basis.T @ weighted).toarray()
+        coefficients = np.linalg.lstsq(gram, np.asarray(weighted.T @ values), rcond=1e-10)[0]
+        return np.asarray(self.basis @ coefficients, float)
 
 
 def _score_basis(scores: Floats, weight: Floats) -> Any:
