@@ -21,14 +21,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import importlib.util
 import io
-import multiprocessing
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +50,7 @@ from epiloss.planning import stream
 from epiloss.results import Estimate
 from epiloss.scoring import Brier, Floats
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid
+from repetitions import as_csv, repeated
 
 SETTINGS: Mapping[str, Problem] = {
     "smooth": Sigmoid(),
@@ -362,16 +360,6 @@ def tasks(
     ]
 
 
-def run_tasks(todo: Sequence[Task], *, jobs: int = 1) -> Iterator[Repetition]:
-    """Yield the repetitions in order: any ``jobs``, same numbers."""
-    if jobs == 1:
-        yield from map(run_task, todo)
-        return
-    # spawn, not fork: the progress bar of the parent is a thread
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(run_task, todo, chunksize=4)
-
-
 def summarise(repetitions: Iterable[Repetition]) -> list[Line]:
     """Return one line for each quantity in each cell."""
     by_cell: dict[Cell, list[Repetition]] = {}
@@ -430,16 +418,6 @@ def _line(cell: Cell, quantity: str, found: Sequence[Repetition]) -> Line:
 
 def _rmse(values: Floats, truth: float) -> float:
     return float(np.sqrt(np.mean((values - truth) ** 2)))
-
-
-def as_csv(lines: Sequence[Line]) -> str:
-    """Return the lines with a header; what has no meaning is left empty."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([one.name for one in fields(Line)])
-    for line in lines:
-        writer.writerow(["" if value != value else value for value in vars(line).values()])
-    return stream.getvalue()
 
 
 def as_table(lines: Sequence[Line], peer: bool | None) -> str:
@@ -536,7 +514,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions, rule=options.rule
     )
     console = Console(stderr=True)
-    runs = run_tasks(todo, jobs=options.jobs)
+    runs = repeated(run_task, todo, jobs=options.jobs)
     bar = track(runs, "repetitions", len(todo), console=console, disable=not console.is_terminal)
     lines = summarise(bar)
     write_text(options.output, as_csv(lines))

@@ -15,11 +15,7 @@ Every repetition draws a sample, audits it with the defaults and reads the verdi
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import multiprocessing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,6 +28,7 @@ import epiloss
 from epiloss.atomic import write_text
 from epiloss.simulate import Sample, Sigmoid
 from epiloss.verdict import FINE, RECALIBRATE, REPAIR, TOLERANCE, UNCLEAR
+from repetitions import as_csv, repeated
 
 KINDS = (FINE, RECALIBRATE, REPAIR, UNCLEAR)
 SETTINGS: Mapping[str, Sigmoid] = {
@@ -106,16 +103,6 @@ def run_task(task: Task) -> tuple[Task, str]:
     return task, audit.verdict.kind
 
 
-def run_tasks(todo: Sequence[Task], *, jobs: int = 1) -> Iterator[tuple[Task, str]]:
-    """Yield the verdicts in order: any ``jobs``, same verdicts."""
-    if jobs == 1:
-        yield from map(run_task, todo)
-        return
-    # spawn, not fork: the progress bar of the parent is a thread
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(run_task, todo, chunksize=4)
-
-
 def summarise(found: Iterable[tuple[Task, str]]) -> list[Line]:
     """Return a line for each setting and number of rows."""
     kinds: dict[tuple[str, int], list[str]] = {}
@@ -144,15 +131,6 @@ def as_table(lines: Sequence[Line]) -> str:
     return "\n".join(text)
 
 
-def as_csv(lines: Sequence[Line]) -> str:
-    """Return the lines with a header."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(vars(lines[0]))
-    writer.writerows(vars(line).values() for line in lines)
-    return stream.getvalue()
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the repetitions, print the table and save the CSV."""
     parser = argparse.ArgumentParser(description="How often the verdict is wrong.")
@@ -172,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for repetition in range(options.repetitions)
     ]
     console = Console(stderr=True)
-    runs = run_tasks(todo, jobs=options.jobs)
+    runs = repeated(run_task, todo, jobs=options.jobs)
     bar = track(runs, "verdicts", len(todo), console=console, disable=not console.is_terminal)
     lines = summarise(bar)
     write_text(options.output, as_csv(lines))

@@ -44,7 +44,7 @@ def few_reference_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def repeated(setting: str) -> dict[str, Line]:
     todo = experiment.tasks([Cell(setting, N)], REPETITIONS, seed=5, peer_repetitions=0)
-    return {line.quantity: line for line in experiment.summarise(experiment.run_tasks(todo))}
+    return {line.quantity: line for line in experiment.summarise(map(experiment.run_task, todo))}
 
 
 def stderr_of_frequency(p: float) -> float:

@@ -63,7 +63,7 @@ def test_few_verdicts_are_wrong() -> None:
     """30 samples of 1,000 rows, 3 wrong ones at most: were 5% wrong, 1 in 16 such sets had more."""
     for setting in ("nothing", "grouping 3", "calibration 2.4"):
         todo = [verdicts.Task(setting, 1_000, k, 7) for k in range(30)]
-        (line,) = verdicts.summarise(verdicts.run_tasks(todo))
+        (line,) = verdicts.summarise(map(verdicts.run_task, todo))
         assert line.wrong <= 0.1
 
 

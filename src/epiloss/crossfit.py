@@ -13,7 +13,7 @@ For the Brier score that is ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``, the inequalit
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -39,14 +39,16 @@ _BALANCING_STEPS = 3
 class Directions:
     """For every row, how far its prediction and its label lie from what the score tells.
 
-    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``curve`` is ``C``;
-    ``fold`` is the part of the rows that a row was evaluated with. ``inflation`` is how much larger than
-    the spread of rows the noise of their mean is, because they were centred.
+    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``balanced`` is
+    ``a`` with the mean given the score that costs the least; ``curve`` is ``C``; ``fold`` is the part of
+    the rows that a row was evaluated with. ``inflation`` is how much larger than the spread of rows the
+    noise of their mean is, because they were centred.
     """
 
     tilts: Tilts
     prediction: Floats
     residual: Floats
+    balanced: Floats
     curve: Floats
     fold: Codes
     weight: Floats
@@ -54,10 +56,10 @@ class Directions:
 
     def folds(self) -> Iterator[tuple[Codes, Directions]]:
         """Return the rows of each fold, their numbers first."""
-        arrays = {name: part for name, part in vars(self).items() if name != "tilts"}
+        arrays = [one.name for one in fields(self) if one.name != "tilts"]
         for k in np.unique(self.fold):
             rows = np.flatnonzero(self.fold == k)
-            yield rows, Directions(self.tilts, **{name: part[rows] for name, part in arrays.items()})
+            yield rows, replace(self, **{name: getattr(self, name)[rows] for name in arrays})
 
     @cached_property
     def product(self) -> Floats:
@@ -66,7 +68,7 @@ class Directions:
 
     def cost(self, length: float) -> tuple[Floats, float, float]:
         """Return each row's cost of ``length`` times ``a``, and the mean slope and curvature in it."""
-        a = self.prediction
+        a = self.balanced
         cost, slope, curvature = self.tilts.cost(self.curve, length * a)
         return cost, self.mean(a * slope), self.mean(a * a * curvature)
 
@@ -235,7 +237,7 @@ def cross_fitted_directions(
     weight = np.ones(len(scores)) if weights is None else weights
     seeds = generator.integers(2**31, size=n_folds)
     tilts, base_rate = tilts_of(rule), float(np.average(labels, weights=weights))
-    prediction, residual, inside, inflation = np.empty((4, len(scores)))
+    prediction, residual, balanced, inside, inflation = np.empty((5, len(scores)))
     for k in range(n_folds):
         learn, evaluate = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         learn_weights = None if weights is None else weights[learn]
@@ -248,9 +250,9 @@ def cross_fitted_directions(
         splines = _Splines(scores[evaluate], weight[evaluate])
         both = np.column_stack([tilts.tilt(guess, inside[evaluate]), labels[evaluate]])
         centred, inflation[evaluate] = splines.centred(both)
-        residual[evaluate] = centred[:, 1]
-        prediction[evaluate] = splines.balanced(tilts, inside[evaluate], centred[:, 0])
-    return Directions(tilts, prediction, residual, inside, fold, weight, inflation)
+        prediction[evaluate], residual[evaluate] = centred.T
+        balanced[evaluate] = splines.balanced(tilts, inside[evaluate], prediction[evaluate])
+    return Directions(tilts, prediction, residual, balanced, inside, fold, weight, inflation)
 
 
 def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator) -> Codes:

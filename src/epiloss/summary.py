@@ -24,6 +24,8 @@ from epiloss.scoring import Brier, ScoringRule
 from epiloss.tables import histogram_table, level_set_table, region_table
 from epiloss.validation import Problem
 
+_RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
+
 
 def summarise(
     problem: Problem,
@@ -186,6 +188,14 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
         remarks.append(f"no level set was split, so the lower bound says nothing: {remedy}")
     if len(levels.level_set) == 1 and problem.task != "joint":
         remarks.append("all scores fall into one level set; check that they vary.")
+    rate = evaluations[0].base_rate
+    rarer = min(rate, 1 - rate)
+    if problem.task == "binary" and isinstance(evaluations[0].problem.rule, Brier) and rarer < _RARE:
+        which = "positive" if rate < 0.5 else "negative"
+        remarks.append(
+            f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly sees errors "
+            "of so small probabilities: rule='log' weighs them by their ratio."
+        )
     if not np.isfinite(score):
         remarks.append(
             "the log-loss is infinite: some outcome occurred that was given probability 0. "

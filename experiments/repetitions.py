@@ -1,0 +1,33 @@
+"""What experiments of many repetitions share: several processes, and lines saved as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Found = TypeVar("Found")
+
+
+def repeated(run: Callable[[T], Found], todo: Sequence[T], *, jobs: int = 1) -> Iterator[Found]:
+    """Yield what each run found, in order: any ``jobs``, the same."""
+    if jobs == 1:
+        yield from map(run, todo)
+        return
+    # spawn, not fork: the progress bar of the parent is a thread
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(run, todo, chunksize=4)
+
+
+def as_csv(lines: Sequence[Any]) -> str:
+    """Return lines of one kind with a header; what has no meaning is left empty."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(vars(lines[0]))
+    for line in lines:
+        writer.writerow(["" if value != value else value for value in vars(line).values()])
+    return stream.getvalue()
