@@ -93,9 +93,9 @@ def _terms(audit: Audit, spec: str) -> list[str]:
         lines.append(audit.recommendation)
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
-        lines.append(
-            f"were the curve inside bins unknown, they could hide {low:.3f} to {high:.3f} of both"
-        )
+        few = f"z.{digits_of(spec) - 2}f"
+        hidden = f"{low:{few}} to {high:{few}}"
+        lines.append(f"were the curve inside bins unknown, they could hide {hidden} of both")
     return lines
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 
 from epiloss.comparison import Comparison
-from epiloss.digits import loss_spec
+from epiloss.digits import loss_spec, rate_spec
 from epiloss.report import diagram, wording
 from epiloss.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
@@ -173,7 +173,12 @@ def _ranges(levels: Table) -> dict[tuple[str, int], str]:
         return {}
     names = levels.columns.get("class", np.full(len(levels), ""))
     cells = zip(names, levels["level_set"], levels["low"], levels["high"], strict=True)
-    return {(str(name), int(k)): f"{low:.2f} to {high:.2f}" for name, k, low, high in cells}
+    return {(str(name), int(k)): _range(low, high) for name, k, low, high in cells}
+
+
+def _range(low: float, high: float) -> str:
+    spec = rate_spec(low, high)
+    return f"{low:{spec}} to {high:{spec}}"
 
 
 def _curves(audit: Audit, names: list[str | None]) -> list[Curve]:
