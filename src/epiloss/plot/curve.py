@@ -24,6 +24,7 @@ from epiloss.plot.style import (
     score_strip,
     text_size,
 )
+from epiloss.reach import histogram_within, reach_to
 from epiloss.results import Audit, Estimate, Table, percent
 
 _FIGSIZE = (5.0, 5.4)
@@ -70,9 +71,9 @@ class CurveDisplay:
                 "Audit again: an audit that was read from a file keeps no rows."
             )
         curve = result.evidence.calibration_curve(class_name)
-        histogram, loss = result.histogram, result.calibration_loss
-        if class_name is not None and "class" in histogram.columns:
-            histogram = histogram.take(np.flatnonzero(histogram["class"] == class_name))
+        reach = reach_to(max(curve["score"].max(), curve["rate"].max()))
+        histogram, loss = histogram_within(result, reach, class_name), result.calibration_loss
+        if class_name is not None and "class" in result.histogram.columns:
             levels = result.level_sets.take(np.flatnonzero(result.level_sets["class"] == class_name))
             # intervals are known for the sum over the classes only
             loss = Estimate(float(levels["calibration_loss"] @ levels["share"]))
@@ -96,7 +97,7 @@ class CurveDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         self.name = self.name if name is None else name
         self.histogram_ax_ = self.legend_ = None
-        dress(ax, self.task)
+        dress(ax, self.task, reach_to(max(self.curve["score"].max(), self.curve["rate"].max())))
         self.diagonal_ = diagonal(ax, diagonal_kw)
         colour = SKY if is_dark(ax) else BLUE
         score, rate = self.curve["score"], self.curve["rate"]

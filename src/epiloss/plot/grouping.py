@@ -28,6 +28,7 @@ from epiloss.plot.style import (
     text_size,
     width_of,
 )
+from epiloss.reach import histogram_within, reach_of
 from epiloss.results import Audit, Table
 from epiloss.scoring import Floats
 
@@ -43,7 +44,8 @@ class GroupingDisplay:
 
     Everything that is drawn is kept. ``x``, ``rate``, ``low``, ``high``, ``n`` and ``is_noise`` have
     a value for each region of ``audit.regions``: its place, its rate with the interval, its rows, and
-    whether the interval holds the rate of the level set. :meth:`plot` sets ``ax_``, ``figure_``,
+    whether the interval holds the rate of the level set. ``reach`` is where the axes end: 1, or less for
+    rare outcomes. :meth:`plot` sets ``ax_``, ``figure_``,
     ``curve_``, ``points_``, ``bars_``, ``diagonal_``, ``colorbar_``, ``legend_`` and ``histogram_ax_``.
 
     Examples
@@ -57,6 +59,7 @@ class GroupingDisplay:
 
     audit: Audit
     name: str | None = None
+    reach: float = field(init=False, repr=False)
     x: Floats = field(init=False, repr=False)
     rate: Floats = field(init=False, repr=False)
     low: Floats = field(init=False, repr=False)
@@ -75,7 +78,8 @@ class GroupingDisplay:
 
     def __post_init__(self) -> None:
         regions = self.audit.regions
-        self.x = fanned(self.audit.level_sets, regions)
+        self.reach = reach_of(self.audit)
+        self.x = fanned(self.audit.level_sets, regions, self.reach)
         self.rate, self.low, self.high = regions["label_mean"], regions["low"], regions["high"]
         self.n = regions["n"]
         self.is_noise = (self.low <= regions["expected"]) & (regions["expected"] <= self.high)
@@ -146,7 +150,7 @@ class GroupingDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         self.name = self.name if name is None else name
         self.histogram_ax_ = self.colorbar_ = self.legend_ = None
-        dress(ax, self.audit.task)
+        dress(ax, self.audit.task, self.reach)
         self.diagonal_ = diagonal(ax, diagonal_kw)
         self._draw_regions(region_kw, bar_kw)
         levels = self.audit.level_sets
@@ -163,7 +167,8 @@ class GroupingDisplay:
             levels["score_mean"], levels["label_mean"], **merged(defaults, curve_kw)
         )
         if histogram:
-            self.histogram_ax_ = score_strip(ax, self.audit.histogram, histogram_kw)
+            scores = histogram_within(self.audit, self.reach)
+            self.histogram_ax_ = score_strip(ax, scores, histogram_kw)
         if colorbar and self.points_.get_array() is not None and not self.is_noise.all():
             self.colorbar_ = self._draw_colorbar()
         if legend:
@@ -186,7 +191,7 @@ class GroupingDisplay:
             mapped |= {key: given.pop(key) for key in ("cmap", "norm") if key in given}
         scale = text_size(ax) / 10
         area = (8 + 60 * crowd * self.n[order] / max(self.n.max(), 1)) * scale**2
-        room = gaps(self.x, self.audit.regions["level_set"])[order] * 72 * width_of(ax)
+        room = gaps(self.x, self.audit.regions["level_set"])[order] / self.reach * 72 * width_of(ax)
         thickness = np.clip(0.7 * room, np.where(self.is_noise[order], 0.35, 0.8), 1.6) * scale
         bars = {"linewidth": thickness, "zorder": 2, "alpha": 0.9, "label": "intervals of the regions"}
         points = {"s": area, "linewidth": 0, "zorder": 3, "label": "regions"}
@@ -257,13 +262,14 @@ class GroupingDisplay:
         self.ax_.set_title("\n".join(lines), fontsize=text_size(self.ax_))
 
 
-def fanned(level_sets: Table, regions: Table) -> Floats:
+def fanned(level_sets: Table, regions: Table, reach: float = 1.0) -> Floats:
     """Return a place for each region, beside the others of its level set and inside its width.
 
     Regions are in the order of their rates, equally far apart: two stand close to the level set's
     mean score, many fill most of the width.
     """
     low, high = widths(level_sets)
+    high = np.maximum(np.minimum(high, reach), low)
     x = np.empty(len(regions))
     for place, level_set in enumerate(level_sets["level_set"]):
         inside = np.flatnonzero(regions["level_set"] == level_set)

@@ -128,16 +128,17 @@ def text_size(ax: Any, relative: float = 1.0) -> float:
     return float(matplotlib_modules().rcParams["font.size"] * relative * scale)
 
 
-def dress(ax: Any, task: str) -> None:
-    """Label axes of scores and rates in the words of the task, in text that fits."""
+def dress(ax: Any, task: str, reach: float = 1.0) -> None:
+    """Label axes of scores and rates, up to ``reach``, in the words of the task, in text that fits."""
     xlabel, ylabel = "score", "rate of the positive class"
     if task == "top-label":
         xlabel, ylabel = "score of the top label", "rate of right top labels"
     elif task != "binary":
         ylabel = "rate of the class"
-    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    ax.set_xticks(np.linspace(0, 1, 6))
-    ax.set_yticks(np.linspace(0, 1, 6))
+    ends = (-0.02 * reach, 1.02 * reach)
+    ax.set(xlim=ends, ylim=ends)
+    ax.set_xticks(np.linspace(0, reach, 6))
+    ax.set_yticks(np.linspace(0, reach, 6))
     ax.set_xlabel(xlabel, fontsize=text_size(ax))
     ax.set_ylabel(ylabel, fontsize=text_size(ax))
     ax.tick_params(labelsize=text_size(ax, 0.9))

@@ -117,7 +117,7 @@ class Diagram {
       return;
     }
     const [x, y] = [this.panel.x[i], this.panel.y[i]];
-    const [bottom, top] = [this.panel.low[i], this.panel.high[i]].map((rate) => data.bottom - data.height * rate);
+    const [bottom, top] = [this.panel.low[i], this.panel.high[i]].map((rate) => data.bottom - data.height * Math.min(rate / this.panel.reach, 1));
     const below = bottom > y + 9 ? `M${x} ${y + 9}V${bottom}` : "";
     const above = top < y - 9 ? `M${x} ${y - 9}V${top}` : "";
     path.setAttribute("d", `M${x - 9} ${y}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0${below}${above}`);

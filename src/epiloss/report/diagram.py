@@ -6,14 +6,15 @@ are drawn as fast as a dozen, without a script and on paper. The script finds th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from epiloss.reach import histogram_within, reach_of
 from epiloss.report.wording import is_blind
 from epiloss.results import Audit, Table
 from epiloss.scoring import Floats
@@ -24,6 +25,7 @@ _MOST_EVALUATED = 1_000_000  # rows times classes for which two regions per leve
 _STATES = ("in", "under", "over")  # the interval holds the expected rate, lies above it, or below
 _SIZES = (2.0, 2.7, 3.5, 4.5, 5.8)  # radii, by the logarithm of n
 _CROWD = 250  # regions from which on points get smaller
+_LONG_LABELS = 28  # more room for small numbers
 _TOLD_APART = 3.0  # the least radius of a region whose interval does not hold the expected rate
 
 
@@ -39,14 +41,22 @@ class Frame:
     bottom: float = 548
     histogram_top: float = 12
     histogram_bottom: float = 70
+    reach: float = 1.0
 
     def x(self, score: Any) -> Any:
         """Return the place of a score."""
-        return self.left + (self.right - self.left) * score
+        return self.left + (self.right - self.left) * np.minimum(score / self.reach, 1.0)
 
     def y(self, rate: Any) -> Any:
         """Return the place of a rate."""
-        return self.bottom - (self.bottom - self.top) * rate
+        return self.bottom - (self.bottom - self.top) * np.minimum(rate / self.reach, 1.0)
+
+    def reaching(self, reach: float) -> Frame:
+        """Return the frame of scores and rates up to ``reach``; what is beyond lies at its edge."""
+        if reach == 1:
+            return self
+        left, right = self.left + _LONG_LABELS, self.right - _LONG_LABELS / 2
+        return replace(self, reach=reach, left=left, right=right)
 
 
 FRAME = Frame()
@@ -77,6 +87,7 @@ class Panel:
     state: NDArray[np.int64]
     size: NDArray[np.int64]
     sizes: tuple[float, ...]
+    frame: Frame
 
     @property
     def n(self) -> int:
@@ -86,11 +97,18 @@ class Panel:
     @property
     def y(self) -> Floats:
         """Where each region's rate is."""
-        return np.asarray(FRAME.y(self.regions["label_mean"]), float)
+        return np.asarray(self.frame.y(self.regions["label_mean"]), float)
+
+    def ticks(self) -> list[tuple[float, float, str, bool]]:
+        """Return where the axes' ticks are, their labels, and whether small screens leave them out."""
+        values = self.frame.reach * np.arange(6) / 5
+        x, y = _rounded(self.frame.x(values)), _rounded(self.frame.y(values))
+        labels = [f"{value:g}" for value in values]
+        return list(zip(x, y, labels, [i % 5 != 0 for i in range(6)], strict=True))
 
     def layers(self) -> Iterator[Layer]:
         """Return the paths, those that matter last and so on top."""
-        low, high = FRAME.y(self.regions["low"]), FRAME.y(self.regions["high"])
+        low, high = self.frame.y(self.regions["low"]), self.frame.y(self.regions["high"])
         for code, state in enumerate(_STATES):
             here = np.flatnonzero(self.state == code)
             if len(here):
@@ -108,7 +126,9 @@ class Panel:
         """Return the places of the level sets, from left to right."""
         score, rate = self.levels["score_mean"], self.levels["label_mean"]
         order = np.argsort(score, kind="stable")
-        return list(zip(_rounded(FRAME.x(score[order])), _rounded(FRAME.y(rate[order])), strict=True))
+        return list(
+            zip(_rounded(self.frame.x(score[order])), _rounded(self.frame.y(rate[order])), strict=True)
+        )
 
     def bars(self) -> Markup:
         """Return the histogram of the scores as a path."""
@@ -116,12 +136,12 @@ class Panel:
         most = float(n.max(initial=0.0))
         if most <= 0:
             return Markup("")
-        tall = FRAME.histogram_bottom - FRAME.histogram_top
+        tall = self.frame.histogram_bottom - self.frame.histogram_top
         height = np.where(n > 0, np.maximum(tall * n / most, 1.0), 0.0)
-        left = FRAME.x(self.histogram["low"]) + 0.5
-        wide = (FRAME.right - FRAME.left) / max(len(n), 1) - 1
+        left = self.frame.x(self.histogram["low"]) + 0.5
+        wide = (self.frame.right - self.frame.left) / max(len(n), 1) - 1
         parts = (
-            f"M{a:.1f} {FRAME.histogram_bottom:g}v{-h:.1f}h{wide:.1f}v{h:.1f}z"
+            f"M{a:.1f} {self.frame.histogram_bottom:g}v{-h:.1f}h{wide:.1f}v{h:.1f}z"
             for a, h in zip(left, height, strict=True)
             if h > 0
         )
@@ -181,15 +201,16 @@ def classes(audit: Audit) -> list[str | None]:
     return [name for name in names if name in kept]
 
 
-def panels(shown: Iterable[tuple[str, Audit]], names: list[str | None]) -> list[Panel]:
-    """Return a diagram for each view and class."""
+def panels(shown: Sequence[tuple[str, Audit]], names: list[str | None]) -> list[Panel]:
+    """Return a diagram for each view and class, those of a view with the same axes."""
     most = MOST_REGIONS // len(names)
     return [panel(audit, view, name, most) for view, audit in shown for name in names]
 
 
 def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
     """Lay out the costliest regions of one class, each level set's sorted by their rate."""
-    levels, histogram = (_of_class(table, name) for table in (audit.level_sets, audit.histogram))
+    frame = FRAME.reaching(reach_of(audit))
+    levels, histogram = _of_class(audit.level_sets, name), histogram_within(audit, frame.reach, name)
     regions = placed(audit, name)
     costliest = np.argsort(-regions["cost"], kind="stable")[:most]
     # from left to right, which is also the order of the arrow keys
@@ -200,7 +221,7 @@ def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
     expected = drawn["expected"]
     state = np.where(drawn["low"] > expected, 1, np.where(drawn["high"] < expected, 2, 0))
     blind = is_blind(audit)
-    x = FRAME.x(_centre(drawn, levels) if blind else _fanned(drawn, levels))
+    x = frame.x(_centre(drawn, levels) if blind else _fanned(drawn, levels, frame.reach))
     crowd = 0.72 if len(drawn) > _CROWD else 1.0
     if view == "two" or blind:
         crowd = 1.3
@@ -216,6 +237,7 @@ def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
         np.zeros_like(state) if blind else state,
         _size_class(drawn["n"]),
         tuple(crowd * radius for radius in _SIZES),
+        frame,
     )
 
 
@@ -223,12 +245,6 @@ def placed(audit: Audit, name: str | None = None) -> Table:
     """Return the regions of a class with their place in the audit's table."""
     regions = audit.regions
     return _of_class(Table({**regions.columns, "place": np.arange(len(regions))}), name)
-
-
-def ticks() -> list[tuple[float, float, str, bool]]:
-    """Return where the axes' ticks are, their labels, and whether small screens leave them out."""
-    values = [i / 5 for i in range(6)]
-    return [(FRAME.x(v), FRAME.y(v), f"{v:g}", i % 5 != 0) for i, v in enumerate(values)]
 
 
 def _of_class(table: Table, name: str | None) -> Table:
@@ -247,7 +263,7 @@ def _size_class(n: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(np.minimum(place, len(_SIZES) - 1), np.int64)
 
 
-def _fanned(regions: Table, levels: Table) -> Floats:
+def _fanned(regions: Table, levels: Table, reach: float) -> Floats:
     """Return the regions' scores as drawn: spread over their level set, by rank of their rate."""
     level_set = regions["level_set"]
     _, first, place = np.unique(level_set, return_index=True, return_inverse=True)
@@ -260,7 +276,8 @@ def _fanned(regions: Table, levels: Table) -> Floats:
         low, high = _looked_up(regions, levels, "low"), _looked_up(regions, levels, "high")
     else:
         centre = _centre(regions, levels)
-        low, high = np.maximum(centre - 0.03, 0.0), np.minimum(centre + 0.03, 1.0)
+        low, high = np.maximum(centre - 0.03 * reach, 0.0), np.minimum(centre + 0.03 * reach, 1.0)
+    high = np.maximum(np.minimum(high, reach), low)
     return np.asarray(low + share * (high - low), float)
 
 

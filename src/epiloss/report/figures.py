@@ -10,8 +10,10 @@ import numpy as np
 from markupsafe import Markup
 
 from epiloss.digits import loss_spec
+from epiloss.reach import reach_to
 from epiloss.report.wording import LEDGER, grouping_title, interval, number
 from epiloss.results import Audit, Estimate, Table
+from epiloss.scoring import Floats
 
 _WIDE = 1000.0  # units of a bar's view box
 LOSSES = ("calibration_loss", "grouping_loss")
@@ -45,6 +47,8 @@ class Curve:
 
     line: Markup
     band: Markup
+    half: str  # of the axes, and their ends
+    end: str
 
 
 def ledger_lines(audit: Audit) -> list[Line]:
@@ -98,13 +102,15 @@ def loss_bars(
 def smooth_curve(table: Table) -> Curve:
     """Return the smooth calibration curve as paths."""
     score, rate, low, high = (table[name] for name in ("score", "rate", "low", "high"))
-    there, back = _points(score, high), _points(score[::-1], low[::-1])
-    line, band = "L".join(_points(score, rate)), "L".join([*there, *back])
-    return Curve(Markup(f"M{line}"), Markup(f"M{band}Z"))
+    reach = reach_to(max(float(score.max()), float(rate.max())))
+    there, back = _points(score, high, reach), _points(score[::-1], low[::-1], reach)
+    line, band = "L".join(_points(score, rate, reach)), "L".join([*there, *back])
+    return Curve(Markup(f"M{line}"), Markup(f"M{band}Z"), f"{reach / 2:g}", f"{reach:g}")
 
 
-def _points(score: Iterable[float], rate: Iterable[float]) -> list[str]:
-    return [f"{200 * x:.2f} {200 - 200 * y:.2f}" for x, y in zip(score, rate, strict=True)]
+def _points(score: Floats, rate: Floats, reach: float) -> list[str]:
+    x, y = 200 * score / reach, 200 - 200 * np.minimum(rate / reach, 1.0)
+    return [f"{a:.2f} {b:.2f}" for a, b in zip(x, y, strict=True)]
 
 
 def _versions(audit: Audit) -> list[tuple[str, Audit]]:

@@ -38,7 +38,7 @@ function rowsOf(rows) {
     const line = element("tr");
     if (withImages) line.append(imageOf(row));
     line.append(element("td", "number", String(row)));
-    line.append(element("td", "number", decimals(scores[k], 3)));
+    line.append(element("td", "number", rateText(scores[k])));
     line.append(element("td", "number", outcomes[k] === null ? "" : String(outcomes[k])));
     if (data.columns.length) line.append(textsOf(row));
     body.append(line);

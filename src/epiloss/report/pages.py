@@ -86,7 +86,7 @@ def audit_card(audit: Audit) -> str:
     audit = _named(audit)
     names = diagram.classes(audit)
     view, shown = diagram.views(audit)[0]
-    panel = diagram.panel(_named(shown), view, names[0], diagram.MOST_REGIONS)
+    (panel,) = diagram.panels([(view, _named(shown))], names[:1])
     template = environment().get_template("card.html")
     return template.render(
         audit=audit,
@@ -96,7 +96,6 @@ def audit_card(audit: Audit) -> str:
         panel=panel,
         style=Markup(asset("card.css")),
         wording=wording,
-        **_drawing(),
     )
 
 
@@ -112,14 +111,9 @@ def _page(template: str, title: str, **parts: Any) -> str:
             style=Markup(style),
             badges=wording.BADGES,
             wording=wording,
-            **_drawing(),
             **parts,
         )
     )
-
-
-def _drawing() -> dict[str, Any]:
-    return {"frame": diagram.FRAME, "ticks": diagram.ticks()}
 
 
 def _method(audit: Audit, baseline: str | None = None) -> dict[str, Any]:

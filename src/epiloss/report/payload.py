@@ -27,10 +27,12 @@ def payload(panels: Sequence[Panel]) -> dict[str, Any]:
     names = list(dict.fromkeys(panel.class_name for panel in panels))
     shown = []
     for number, panel in enumerate(panels):
-        regions = panel.regions
+        regions, reach = panel.regions, panel.frame.reach
+        digits = 4 if reach == 1 else 7
         shown.append(
             {
                 "view": panel.view,
+                "reach": reach,
                 "class": names.index(panel.class_name),
                 "x": _numbers(panel.x, 1),
                 "y": _numbers(panel.y, 1),
@@ -39,7 +41,7 @@ def payload(panels: Sequence[Panel]) -> dict[str, Any]:
                 "rule": [words.coded(rule) for rule in regions["rule"]],
                 "level": regions["level_set"].tolist(),
                 "n": regions["n"].tolist(),
-                **{name: _numbers(regions[column], 4) for name, column in _COLUMNS.items()},
+                **{name: _numbers(regions[column], digits) for name, column in _COLUMNS.items()},
                 "p": [float(f"{p:.2g}") for p in regions["pvalue_adjusted"]],
                 "costliest": int(np.argmax(regions["cost"])) if panel.n else 0,
                 "rows": found[number],
@@ -125,7 +127,8 @@ def _rows_of_regions(panels: Sequence[Panel], rows: _Rows) -> list[list[Any]]:
         if not all(rows.add(evidence.display, int(row)) for row in typical):
             continue
         scores, labels = evidence.score_and_label(place, typical)
-        found[number][at] = [typical.tolist(), _numbers(scores, 3), _numbers(labels, 3)]
+        digits = 3 if panels[number].frame.reach == 1 else 7
+        found[number][at] = [typical.tolist(), _numbers(scores, digits), _numbers(labels, 3)]
     return found
 
 
