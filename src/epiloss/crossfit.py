@@ -31,7 +31,7 @@ from epiloss.results import Estimate
 from epiloss.scoring import Floats, ScoringRule
 from epiloss.tilts import Tilts, tilts_of
 
-_NEWTON_STEPS, _EXACT, _TINY = 50, 1e-12, 1e-300
+_EXACT, _TINY = 1e-9, 1e-300  # of the length of a tilt, and of a bound
 _BALANCING_STEPS = 3
 
 
@@ -97,21 +97,17 @@ class Best:
         """Return the best length, by Newton steps, halved until they help; None where ``a`` is 0."""
         theta, length, bound = directions.mean(directions.product), 0.0, 0.0
         cost, slope, curvature = directions.cost(length)
-        if curvature <= 0:
+        if not curvature > 0:
             return None
-        for _ in range(_NEWTON_STEPS):
-            step = (theta - slope) / curvature
-            if abs(step) <= _EXACT * max(abs(length), _EXACT):
-                break
+        step = theta / curvature
+        while abs(step) > _EXACT * max(abs(length), _EXACT):
             tried = directions.cost(length + step)
-            while not (length + step) * theta - directions.mean(tried[0]) >= bound:
+            found = (length + step) * theta - directions.mean(tried[0])
+            if found >= bound:
+                length, bound, (cost, slope, curvature) = length + step, found, tried
+                step = (theta - slope) / curvature
+            else:
                 step /= 2
-                if length + step == length:
-                    return cls(length, cost, bound, curvature)
-                tried = directions.cost(length + step)
-            length += step
-            cost, slope, curvature = tried
-            bound = length * theta - directions.mean(cost)
         return cls(length, cost, bound, curvature)
 
 
