@@ -114,8 +114,8 @@ def run_task(task: Task) -> Found | None:
 def summarise(found: Iterable[Found | None]) -> list[Line]:
     """Return a line for each setting, number of rows and bound."""
     cells: dict[tuple[str, int, str], list[tuple[float, Estimate]]] = {}
-    for one in found:
-        for name, bound in () if one is None else one.bounds.items():
+    for one in filter(None, found):
+        for name, bound in one.bounds.items():
             cells.setdefault((one.task.setting, one.task.n, name), []).append((one.truth, bound))
     lines = []
     for key, pairs in cells.items():
