@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import coverage as experiment
     from coverage import BOUNDS, QUANTITIES, SETTINGS, Cell, Line, Outcome, Repetition, Task
 else:
+    sys.path.append(str(SCRIPT.parent))
     # under a name of its own: "coverage" may be the tool that measures the tests
     spec = importlib.util.spec_from_file_location("coverage_experiment", SCRIPT)
     experiment = sys.modules[spec.name] = importlib.util.module_from_spec(spec)

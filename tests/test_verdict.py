@@ -221,5 +221,5 @@ def test_a_region_whose_score_is_right_is_told_beside_all_with_such_scores() -> 
 
 
 def test_rates_that_are_alike_are_shown_with_more_digits() -> None:
-    assert _rates(0.001, 0.0042, 0.0011) == "scored 0.001, in truth 0.004"
+    assert _rates(0.001, 0.0042, 0.0011) == "scored 0.0010, in truth 0.0042"
     assert _rates(0.3, 0.5, 0.29) == "scored 0.30, in truth 0.50"

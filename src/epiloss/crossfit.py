@@ -32,7 +32,7 @@ from epiloss.scoring import Floats, ScoringRule
 from epiloss.tilts import Tilts, tilts_of
 
 _EXACT, _TINY = 1e-9, 1e-300  # of the length of a tilt, and of a bound
-_BALANCING_STEPS = 3
+_BALANCING_STEPS, _LONGEST = 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,9 @@ class Directions:
     def cost(self, length: float) -> tuple[Floats, float, float]:
         """Return each row's cost of ``length`` times ``a``, and the mean slope and curvature in it."""
         a = self.balanced
-        cost, slope, curvature = self.tilts.cost(self.curve, length * a)
-        return cost, self.mean(a * slope), self.mean(a * a * curvature)
+        with np.errstate(over="ignore", invalid="ignore"):  # a tilt that is too long costs too much
+            cost, slope, curvature = self.tilts.cost(self.curve, length * a)
+            return cost, self.mean(a * slope), self.mean(a * a * curvature)
 
     def contribution(self, values: Floats) -> Floats:
         """Return each row's weighted deviation from the mean."""
@@ -275,7 +276,7 @@ class _Splines:
         """
         n, n_splines = self.basis.shape
         inflation = float(np.sqrt(n / max(n - n_splines, 1)))
-        residual = values - self._projection(values, self.weight)
+        residual = values - self._solved(self.weight, self.weight[:, None] * values)
         residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
         return residual * inflation, inflation
 
@@ -286,13 +287,14 @@ class _Splines:
         """
         for _ in range(0 if tilts.is_even else _BALANCING_STEPS):
             _, slope, curvature = tilts.cost(curve, a)
-            a = a - self._projection(slope / curvature, self.weight * curvature)
+            step = self._solved(self.weight * curvature, self.weight * slope)
+            a = a - np.clip(step, -_LONGEST, _LONGEST)
         return a
 
-    def _projection(self, values: Floats, weight: Floats) -> Floats:
-        weighted = self.basis.multiply(weight[:, None]).tocsr()
-        gram = (self.basis.T @ weighted).toarray()
-        coefficients = np.linalg.lstsq(gram, np.asarray(weighted.T @ values), rcond=1e-10)[0]
+    def _solved(self, weight: Floats, values: Floats) -> Floats:
+        """Return the splines that have, weighted, the same products with all of them as the values."""
+        gram = (self.basis.T @ self.basis.multiply(weight[:, None]).tocsr()).toarray()
+        coefficients = np.linalg.lstsq(gram, np.asarray(self.basis.T @ values), rcond=1e-10)[0]
         return np.asarray(self.basis @ coefficients, float)
 
 
