@@ -223,3 +223,21 @@ def test_a_region_whose_score_is_right_is_told_beside_all_with_such_scores() -> 
 def test_rates_that_are_alike_are_shown_with_more_digits() -> None:
     assert _rates(0.001, 0.0042, 0.0011) == "scored 0.0010, in truth 0.0042"
     assert _rates(0.3, 0.5, 0.29) == "scored 0.30, in truth 0.50"
+
+
+def test_by_the_log_loss_regions_of_a_rare_outcome_do_not_decide() -> None:
+    """One sample without grouping loss, of which small regions explain a loss that is not there."""
+    g = np.random.default_rng(0)
+    X = g.normal(size=(30_000, 4))
+    s = 1 / (1 + np.exp(5 - X[:, 0]))
+    y = (g.random(len(s)) < s).astype(int)
+    result = epiloss.audit(y, s, X, rule="log", binning="quantile")
+    assert result.partition_bound.pvalue is not None
+    assert result.partition_bound.pvalue < 0.05
+    assert result.verdict.kind != "repair"
+    told = [text for text in result.warnings if "region_ratio" in text]
+    assert len(told) == 1
+    ratio = int(told[0].split("region_ratio=")[1].rstrip("."))
+    again = epiloss.audit(y, s, X, rule="log", binning="quantile", region_ratio=ratio)
+    assert again.partition_bound.value < result.partition_bound.value / 2
+    assert not any("region_ratio" in text for text in again.warnings)

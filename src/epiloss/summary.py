@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -20,10 +21,11 @@ from epiloss.influence import Influence
 from epiloss.levelsets import Codes
 from epiloss.planning import Plan
 from epiloss.results import Audit, Bounds, Columns, Estimate, Later, Table
-from epiloss.scoring import Brier, ScoringRule
+from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
 from epiloss.tables import histogram_table, level_set_table, region_table
 from epiloss.validation import Problem
 
+_LABELS_PER_REGION, _LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
 _RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
 
 
@@ -195,6 +197,16 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
         remarks.append(
             f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly sees errors "
             "of so small probabilities: rule='log' weighs them by their ratio."
+        )
+    n_regions = sum(len(one.level_set) for one in evaluations[0].regions)
+    few = rarer * evaluations[0].n_evaluated < _LABELS_PER_REGION * n_regions
+    learned = problem.features is not None and problem.groups is None
+    if learned and few and rarer > 0 and isinstance(evaluations[0].problem.rule, Log | ClassLog):
+        wanted = math.ceil(_LABELS_ENOUGH / rarer)
+        remarks.append(
+            f"regions hold fewer than {_LABELS_PER_REGION} of the rarer labels on average, and by the "
+            "log-loss what they explain is then told too large: rely on the cross-fitted bound, or use "
+            f"region_ratio={wanted}."
         )
     if not np.isfinite(score):
         remarks.append(

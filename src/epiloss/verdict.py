@@ -7,7 +7,8 @@ and its estimate matters; and *too small* if its interval lies below what matter
 two lower bounds, either of which may miss what the other finds. It is large if the one that leads is, or
 if the interval of what the regions explain lies above what matters, with p <= 0.025; and too small only
 if both intervals lie below what matters, and there are rows enough to learn from. All else is unclear.
-With the grouping loss first, as recalibration cannot undo it:
+By the log-loss the cross-fitted bound decides alone, where there is one, for what the regions explain of
+rare outcomes is too much. With the grouping loss first, as recalibration cannot undo it:
 
 ========================  ========================  ===================================
 grouping loss             calibration loss          verdict
@@ -119,13 +120,15 @@ def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
     state, regions = _state(audit.grouping_loss, matters), audit.partition_bound
     if state == "large" or _measured(audit):
         return state, audit.grouping_loss
+    few = audit.n_samples < _learnable_from(audit, matters)
+    if few or _untested(audit):
+        state = "unclear"
+    if _leads_alone(audit):
+        return state, audit.grouping_loss
     sure = regions.pvalue is not None and regions.pvalue <= _SURE
     if sure and regions.low is not None and regions.low >= matters:
         return "large", regions
-    few = audit.n_samples < _learnable_from(audit, matters)
-    if few or _untested(audit) or _may_exceed(regions, matters):
-        state = "unclear"
-    return state, audit.grouping_loss
+    return "unclear" if _may_exceed(regions, matters) else state, audit.grouping_loss
 
 
 def _seen_by(audit: Audit) -> str:
@@ -136,6 +139,11 @@ def _seen_by(audit: Audit) -> str:
 def _measured(audit: Audit) -> bool:
     """Tell whether several labels a row have measured the grouping loss, of which there is no bound."""
     return audit.irreducible_loss is not None
+
+
+def _leads_alone(audit: Audit) -> bool:
+    """Tell whether one number decides: by the log-loss regions with few labels explain too much."""
+    return _measured(audit) or (audit.rule == "log" and audit.crossfit_bound is not None)
 
 
 def _may_exceed(loss: Estimate, matters: float) -> bool:
@@ -183,7 +191,7 @@ def _grouping_needs(audit: Audit, matters: float) -> list[float]:
     """Return how many times the rows each of what leaves the grouping loss unclear would need."""
     leading, regions = audit.grouping_loss, audit.partition_bound
     needs = [_learnable_from(audit, matters) / audit.n_samples]
-    by_regions = leading.value < matters and not _measured(audit) and _may_exceed(regions, matters)
+    by_regions = leading.value < matters and not _leads_alone(audit) and _may_exceed(regions, matters)
     if by_regions:
         needs.append(_times_the_rows(regions, matters, least=matters))
     # where the regions are to find that it matters, the bound that leads need not
