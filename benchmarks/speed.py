@@ -11,8 +11,9 @@ how each is measured: CPU and wall time of the call alone, of short calls the me
 memory, the process's largest resident size less the resident size just before the call, which holds the
 data and both libraries.
 
-The floor is the CPU time to encode the learning half of the rows by the compiled loops. Growth exponents
-are the slopes of log CPU time against log rows and log columns.
+The floor is the CPU time to encode all rows once by the compiled loops: each row of X is learned from
+or placed, and trees on codes can do neither for less. Growth exponents are the slopes of log CPU time
+against log rows and log columns.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ CHILD = Path(__file__).with_name("workloads.py")
 KERNELS = ("compiled", "numpy")
 MILLION_MEGABYTES, FLOORS, EXPONENT = 400.0, 8.0, 1.1  # the targets
 FLOOR_NOTE = (
-    "Of 10,000 rows the floor is a third of a millisecond, less than Python takes to call the parts of "
-    "an audit, so that eight times the floor is out of reach there."
+    "Of 10,000 rows the floor is two thirds of a millisecond, less than Python takes to call the parts "
+    "of an audit, so that eight times the floor is out of reach there."
 )
 GROWTH_REPETITIONS = 3
 GROWTH_ROWS = tuple((n, 20) for n in (25_000, 50_000, 100_000, 200_000))

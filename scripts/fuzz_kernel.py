@@ -153,9 +153,10 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     columns = _laid_out(g, _numbers(g, max(n, 1), int(g.integers(1, 9))))
     columns = columns if isinstance(columns, tuple) else tuple(columns.T)
     keys = loops.row_keys(columns)
+    extremes = np.array([loops.extremes(np.ascontiguousarray(column)) for column in columns])
     spread = loops.spread_out(x, values, g.permutation(2 * n)[:n], 0.3, 7.0, 2 * n)
-    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys, spread)
-    return [array.tobytes() for array in (*arrays, *_evaluated(g, max(n, 1), loops))]
+    arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys, extremes)
+    return [array.tobytes() for array in (*arrays, spread, *_evaluated(g, max(n, 1), loops))]
 
 
 def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArray[Any]]:

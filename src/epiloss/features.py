@@ -15,7 +15,6 @@ from epiloss.moments import MOMENT, family, in_unit, microseconds, object_micros
 from epiloss.pandas_notes import category_columns_of, index_columns_of
 from epiloss.scoring import Floats
 
-_BLOCK = 2**15  # numbers that are looked at twice while they are in the cache
 _TEXTS, _ROWS_PER_TEXT = 50, 10  # more texts, with fewer rows each, are names of rows
 LARGEST = 3e38  # trees compare features as 32-bit floats
 
@@ -395,11 +394,7 @@ def checked(features: Features, at: Place = HERE) -> Features:
 
 def extreme(array: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest size, and whether no value is missing; nothing that lies dense is copied."""
-    flat, largest, complete = array.ravel(order="K"), 0.0, True
-    for start in range(0, len(flat), _BLOCK):
-        part = flat[start : start + _BLOCK]
-        high, low = np.maximum.reduce(part), np.minimum.reduce(part)
-        if np.isnan(high):
-            high, low, complete = np.fmax.reduce(part), np.fmin.reduce(part), False
-        largest = max(largest, float(high), -float(low))  # what is all missing is not larger
-    return largest, complete
+    from epiloss.partition.kernel import kernel  # which knows features
+
+    largest, some_missing = kernel().extremes(array.ravel(order="K"))
+    return largest, not some_missing

@@ -16,6 +16,7 @@
 #define BLOCK 32
 #define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
 #define LANES 32
+#define TOGETHER 16    /* rows whose values are gathered together */
 
 /* code = the number of edges below the value. First every fourth edge is compared with, which beats a
  * binary search, as many comparisons are done at once and none waits for another; then two between. */
@@ -104,25 +105,44 @@ EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64
 }
 
 /* gathered (samples, columns, most) = the values of a block's rows, those of sample s from starts[s] on;
- * missing values are behind those of a sample with fewer rows than most. */
+ * missing values are behind those of a sample with fewer rows than most. Some rows are read together, so
+ * that what is written lies side by side. */
+#define GATHER(NAME, REAL)                                                                   \
+    static void NAME(const char *block, int64_t row_stride, int64_t column_stride,           \
+                     int64_t n_columns, const int64_t *rows, int64_t n, int64_t most,        \
+                     REAL *gathered) {                                                       \
+        const REAL missing = NAN;                                                            \
+        for (int64_t start = 0; start < most; start += TOGETHER) {                           \
+            const int64_t size = most - start < TOGETHER ? most - start : TOGETHER;          \
+            const char *from[TOGETHER];                                                      \
+            int64_t step[TOGETHER];                                                          \
+            for (int64_t i = 0; i < size; i++) {                                             \
+                const int is_row = start + i < n;                                            \
+                from[i] = is_row ? block + rows[start + i] * row_stride : (const char *)&missing; \
+                step[i] = is_row ? column_stride : 0;                                        \
+            }                                                                                \
+            for (int64_t j = 0; j < n_columns; j++)                                          \
+                for (int64_t i = 0; i < size; i++)                                           \
+                    gathered[j * most + start + i] = *(const REAL *)(from[i] + j * step[i]); \
+        }                                                                                    \
+    }
+
+GATHER(gather_floats, float)
+GATHER(gather_doubles, double)
+
 EXPORT void epiloss_gather(const char *block, int64_t row_stride, int64_t column_stride,
                            int64_t n_columns, int64_t is_double, const int64_t *rows,
                            const int64_t *starts, int64_t n_samples, int64_t most, void *gathered) {
-    const double no_double = NAN;
-    const float no_float = NAN;
-    const char *missing = is_double ? (const char *)&no_double : (const char *)&no_float;
-    for (int64_t s = 0; s < n_samples; s++)
-        for (int64_t i = 0; i < most; i++) {
-            const int is_row = i < starts[s + 1] - starts[s];
-            const char *from = is_row ? block + rows[starts[s] + i] * row_stride : missing;
-            const int64_t step = is_row ? column_stride : 0;
-            int64_t to = s * n_columns * most + i;
-            for (int64_t j = 0; j < n_columns; j++, to += most)
-                if (is_double)
-                    ((double *)gathered)[to] = *(const double *)(from + j * step);
-                else
-                    ((float *)gathered)[to] = *(const float *)(from + j * step);
-        }
+    for (int64_t s = 0; s < n_samples; s++) {
+        const int64_t *own = rows + starts[s], n = starts[s + 1] - starts[s];
+        const int64_t before = s * n_columns * most;
+        if (is_double)
+            gather_doubles(block, row_stride, column_stride, n_columns, own, n, most,
+                           (double *)gathered + before);
+        else
+            gather_floats(block, row_stride, column_stride, n_columns, own, n, most,
+                          (float *)gathered + before);
+    }
 }
 
 /* Write the quantile edges of n >= 2 sorted values, or all there are between few values, and infinities

@@ -362,3 +362,36 @@ WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int6
         }
     }
 }
+
+/* found = the largest size of n values, those that are missing left out, and whether any is. */
+#define EXTREMES(NAME, REAL, SIZE)                                                           \
+    WIDE static void NAME(const REAL *restrict values, int64_t n, double *found) {           \
+        REAL most[AT_ONCE] = {0}, missing[AT_ONCE] = {0};                                    \
+        const int64_t whole = n / AT_ONCE * AT_ONCE;                                         \
+        for (int64_t start = 0; start < whole; start += AT_ONCE)                             \
+            for (int i = 0; i < AT_ONCE; i++) {                                              \
+                const REAL x = values[start + i], size = SIZE(x);                            \
+                most[i] = size > most[i] ? size : most[i];                                   \
+                missing[i] = x != x ? (REAL)1 : missing[i];                                  \
+            }                                                                                \
+        for (int64_t i = whole; i < n; i++) {                                                \
+            const REAL size = SIZE(values[i]);                                               \
+            most[0] = size > most[0] ? size : most[0];                                       \
+            missing[0] = values[i] != values[i] ? (REAL)1 : missing[0];                      \
+        }                                                                                    \
+        for (int i = 0; i < AT_ONCE; i++) {                                                  \
+            found[0] = (double)most[i] > found[0] ? (double)most[i] : found[0];              \
+            found[1] = missing[i] > 0 ? 1.0 : found[1];                                      \
+        }                                                                                    \
+    }
+
+EXTREMES(extremes_of_floats, float, fabsf)
+EXTREMES(extremes_of_doubles, double, fabs)
+
+EXPORT void epiloss_extremes(const void *values, int64_t is_double, int64_t n, double *found) {
+    found[0] = found[1] = 0.0;
+    if (is_double)
+        extremes_of_doubles((const double *)values, n, found);
+    else
+        extremes_of_floats((const float *)values, n, found);
+}

@@ -55,6 +55,7 @@ _cumulative_sums = _function("cumulative_sums", "pppip")
 _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 _row_keys = _function("row_keys", "piip")
+_extremes = _function("extremes", "piip")
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -296,6 +297,15 @@ def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
     keys, places = np.empty(len(columns[0]), np.uint64), _places(columns)
     _row_keys(_address(places), len(places), len(keys), _address(keys))
     return keys
+
+
+def extremes(values: NDArray[Any]) -> tuple[float, bool]:
+    """Return the largest size of values side by side, and whether any is missing."""
+    if values.dtype not in (np.float32, np.float64):
+        return numpy_kernel.extremes(values)
+    values, found = np.ascontiguousarray(values), np.empty(2)
+    _extremes(_address(values), values.dtype == np.float64, values.size, _address(found))
+    return float(found[0]), bool(found[1])
 
 
 def _rows(features: Features, rows: Integers | None) -> Integers:

@@ -25,6 +25,7 @@ __all__ = [
     "cumulative_sums",
     "edges_among",
     "encode",
+    "extremes",
     "first_of_each",
     "gather",
     "grow",
@@ -41,6 +42,7 @@ LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
 _VALUES = 2**19  # that are copied at a time
 _MANY = 2_000  # scores, from which on a grid is faster than bisection
 _BLOCK = 2**14  # scores that stay in the cache
+_NUMBERS = 2**15  # that are looked at twice while they are in the cache
 # odd numbers that mix bits well, the last two those of splitmix64 (Steele, Lea and Flood, 2014)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
@@ -269,3 +271,15 @@ def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
         keys *= factor
     keys ^= keys >> np.uint64(31)
     return keys
+
+
+def extremes(values: NDArray[Any]) -> tuple[float, bool]:
+    """Return the largest size of values side by side, and whether any is missing."""
+    largest, some_missing = 0.0, False
+    for start in range(0, len(values), _NUMBERS):
+        part = values[start : start + _NUMBERS]
+        high, low = np.maximum.reduce(part), np.minimum.reduce(part)
+        if np.isnan(high):
+            high, low, some_missing = np.fmax.reduce(part), np.fmin.reduce(part), True
+        largest = max(largest, float(high), -float(low))  # what is all missing is not larger
+    return largest, some_missing
