@@ -66,7 +66,7 @@ def _targets(compiled: float, numpy: float) -> Mapping[str, float]:
 
 
 SIZES = (
-    Size(10_000, 20, 3, _targets(40, 10)),
+    Size(10_000, 20, 9, _targets(40, 10)),  # each a moment, so that many are looked at
     Size(100_000, 20, 3, _targets(400, 70)),
     Size(30_000, 768, 2, _targets(40, 5)),
     Size(50_000, 2_048, 1, _targets(40, 4), same_leaves=False),

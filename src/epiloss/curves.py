@@ -78,7 +78,8 @@ class LocalLinear(CurveFitter):
         """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
         rows = rows.in_blocks(self.finest)
         mass = float(rows.weight.sum())
-        windows = np.geomspace(min(30.0, mass), 2 * mass, self.n_windows)
+        ends = np.log([min(30.0, mass), 2 * mass])
+        windows = np.exp(np.linspace(*ends, self.n_windows))
         blocks = rows.in_blocks(self.coarse)
         terms = log_odds_terms(blocks.scores)
         coefficients = beta_calibration(blocks, terms)
@@ -215,7 +216,7 @@ def fit_vector_curve_pair(
     from sklearn.linear_model import LogisticRegression
 
     logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
-    design = np.column_stack([logs, log_odds_terms(scores)])
+    design = np.column_stack([logs, log_odds_terms(scores).T])
     values = []
     for half in even_halves(scores, labels, weights, clusters, generator):
         if labels[half].min() == labels[half].max():

@@ -6,6 +6,7 @@ Each storey is the weighted sum of the one below: ``total = sum(share * per leve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -75,7 +76,7 @@ class LevelSetLosses:
     entropy: Floats
     score_variance: Floats
 
-    @property
+    @cached_property
     def share(self) -> Floats:
         """The part of the total weight that each level set has."""
         share: Floats = self.weight / self.weight.sum()
@@ -224,4 +225,4 @@ def _within_bins(
 
 
 def _probability(mean: Floats) -> Floats:
-    return np.clip(mean, 0.0, 1.0)  # fixed-point steps may leave [0, 1] by 2**-40
+    return np.minimum(np.maximum(mean, 0.0), 1.0)  # fixed-point steps may leave [0, 1] by 2**-40

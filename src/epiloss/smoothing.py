@@ -11,6 +11,8 @@ from epiloss.levelsets import Codes
 from epiloss.partition.kernel import kernel
 from epiloss.scoring import Floats
 
+_SHRINKAGE, _ROUGH = 1e-3 * np.eye(3), 1e-3  # of the coefficients of a logistic fit, and its last step
+
 
 @dataclass(frozen=True)
 class DistinctScores:
@@ -98,38 +100,37 @@ class WindowedLines:
 
 
 def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
-    """Return the coefficients of the logistic fit on the log-odds terms of the scores.
+    """Return the coefficients of the logistic fit on the log-odds terms (2, m) of the scores.
 
     A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
     or none where the labels are separable, is good enough.
     """
-    design = np.column_stack([np.ones(len(terms)), terms])
+    design = np.concatenate([np.ones((1, terms.shape[1])), terms])
     start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
-    coefficients = start
-    shrinkage = 1e-3 * np.eye(3)
+    coefficients, weight = start, blocks.weight
     for _ in range(12):
-        fitted = expit(design @ coefficients)
-        gradient = design.T @ (blocks.weight * (blocks.label_mean - fitted))
-        curvature = (design * (blocks.weight * fitted * (1 - fitted))[:, None]).T @ design + shrinkage
-        step = np.linalg.solve(curvature, gradient - shrinkage @ (coefficients - start))
+        fitted = expit(coefficients @ design)
+        gradient = design @ (weight * (blocks.label_mean - fitted))
+        curvature = (design * (weight * fitted * (1 - fitted))) @ design.T + _SHRINKAGE
+        step = np.linalg.solve(curvature, gradient - _SHRINKAGE @ (coefficients - start))
         size = float(np.abs(step).max())
         coefficients = coefficients + step * min(1.0, 2.0 / max(size, 1e-300))
-        if size < 1e-6:
+        if size < _ROUGH:  # of which the next step would be about the square
             break
     return coefficients
 
 
 def calibrated(terms: Floats, coefficients: Floats) -> Floats:
-    """Return the beta-calibrated scores, by their log-odds terms."""
-    return np.asarray(expit(coefficients[0] + terms @ coefficients[1:]), float)
+    """Return the beta-calibrated scores, by their log-odds terms (2, m)."""
+    return np.asarray(expit(coefficients[0] + coefficients[1:] @ terms), float)
 
 
 def log_odds_terms(scores: Floats) -> Floats:
-    """Return log s and -log(1-s), finite, and distinct for almost all scores that differ."""
-    terms = np.empty((len(scores), 2))
-    np.log(np.maximum(scores, 1e-300), out=terms[:, 0])
-    np.log(np.maximum(1 - scores, 2.0**-53), out=terms[:, 1])
-    terms[:, 1] *= -1
+    """Return log s and -log(1-s): (2, m), finite, and distinct for almost all scores that differ."""
+    terms = np.empty((2, len(scores)))
+    np.log(np.maximum(scores, 1e-300), out=terms[0])
+    np.log(np.maximum(1 - scores, 2.0**-53), out=terms[1])
+    np.negative(terms[1], out=terms[1])
     return terms
 
 

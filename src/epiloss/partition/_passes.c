@@ -16,6 +16,7 @@
 #define LEAST_TILE 128 /* rows, for fewer of which that does not pay */
 #define TILE 16384     /* values that are laid side by side for the trees, row by row */
 #define ADDED 32       /* rows whose values are rounded together */
+#define LEAST_SPREAD 1e-290 /* of a window, that has a slope */
 
 /* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
  * threshold, a category where it equals it. */
@@ -315,7 +316,8 @@ EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *ran
                                    const double *cumulative, int64_t n_windows, const double *windows,
                                    double *fitted, double *leverage) {
     const double *w = cumulative, *wx = w + m + 1, *wxx = wx + m + 1, *wy = wxx + m + 1;
-    const double *wxy = wy + m + 1, least = 1e-13 * wxx[m];
+    const double *wxy = wy + m + 1, rounding = 1e-13 * wxx[m];
+    const double least = rounding > LEAST_SPREAD ? rounding : LEAST_SPREAD;
     for (int64_t k = 0; k < n_windows; k++, fitted += m, leverage += m) {
         const double last = w[m] - windows[k] > 0.0 ? w[m] - windows[k] : 0.0;
         int64_t from = 0, to = 0;
@@ -325,16 +327,13 @@ EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *ran
             while (from < m && rank[from] < start) from++;
             while (to < m && rank[to] <= start + windows[k]) to++;
             const int64_t low = from < i ? from : i, high = to > i + 1 ? to : i + 1;
-            const double weight = w[high] - w[low], sx = wx[high] - wx[low], sy = wy[high] - wy[low];
-            const double spread = wxx[high] - wxx[low] - sx * sx / weight;
-            const double offset = x[i] - sx / weight;
-            double slope = 0.0, own = 0.0;
-            if (spread > least) { /* else: rounding, or a single score */
-                slope = (wxy[high] - wxy[low] - sx * sy / weight) / spread;
-                own = offset * offset / spread;
-            }
-            fitted[i] = sy / weight + slope * offset;
-            leverage[i] = 1.0 / weight + own;
+            const double share = 1.0 / (w[high] - w[low]), sx = wx[high] - wx[low];
+            const double x_mean = sx * share, y_mean = (wy[high] - wy[low]) * share;
+            const double spread = wxx[high] - wxx[low] - sx * x_mean, offset = x[i] - x_mean;
+            const double inverse = spread > least ? 1.0 / spread : 0.0; /* else it has no slope */
+            const double slope = (wxy[high] - wxy[low] - sx * y_mean) * inverse;
+            fitted[i] = y_mean + slope * offset;
+            leverage[i] = share + offset * offset * inverse;
         }
     }
 }

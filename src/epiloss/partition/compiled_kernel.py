@@ -339,8 +339,8 @@ def _places(arrays: Sequence[NDArray[Any]]) -> Records:
 def _address(array: NDArray[Any] | None) -> int | None:
     if array is None:
         return None
-    assert array.flags.c_contiguous  # the loops know no other layout
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # which must lie dense
     except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
+        assert array.flags.c_contiguous  # the loops know no other layout
         return array.ctypes.data

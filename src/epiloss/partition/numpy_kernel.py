@@ -42,6 +42,7 @@ LIMB = 2.0**20  # sums of fractions are whole numbers of 2**-40, in two limbs
 _VALUES = 2**19  # that are copied at a time
 _MANY = 2_000  # scores, from which on a grid is faster than bisection
 _BLOCK = 2**14  # scores that stay in the cache
+LEAST_SPREAD = 1e-290  # of a window, that has a slope
 _NUMBERS = 2**15  # that are looked at twice while they are in the cache
 # odd numbers that mix bits well, the last two those of splitmix64 (Steele, Lea and Flood, 2014)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
@@ -232,13 +233,14 @@ def _lines(x: Floats, rank: Floats, cumulative: Floats, window: float) -> tuple[
     low = np.minimum(np.searchsorted(rank, start, side="left"), own)
     high = np.maximum(np.searchsorted(rank, start + window, side="right"), own + 1)
     weight, sx, sxx, sy, sxy = (sums[high] - sums[low] for sums in cumulative)
-    spread = sxx - sx * sx / weight
-    steep = spread > 1e-13 * cumulative[2, -1]  # else: rounding, or a single score
-    safe = np.where(steep, spread, 1.0)
-    slope = np.where(steep, (sxy - sx * sy / weight) / safe, 0.0)
-    offset = x - sx / weight
-    leverage = 1 / weight + np.where(steep, offset * offset / safe, 0.0)
-    return sy / weight + slope * offset, leverage
+    share = 1 / weight
+    x_mean, y_mean = sx * share, sy * share
+    spread = sxx - sx * x_mean
+    # else: rounding, a single score, or numbers too small to divide by
+    steep = spread > max(1e-13 * cumulative[2, -1], LEAST_SPREAD)
+    inverse = np.where(steep, 1 / np.where(steep, spread, 1.0), 0.0)
+    slope, offset = (sxy - sx * y_mean) * inverse, x - x_mean
+    return y_mean + slope * offset, share + offset * offset * inverse
 
 
 def _values(features: Features, rows: Integers, column: NDArray[Any]) -> Floats:
