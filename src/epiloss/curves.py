@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,8 +79,8 @@ class LocalLinear(CurveFitter):
         """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
         rows = rows.in_blocks(self.finest)
         mass = float(rows.weight.sum())
-        ends = np.log([min(30.0, mass), 2 * mass])
-        windows = np.exp(np.linspace(*ends, self.n_windows))
+        narrowest, widest = math.log(min(30.0, mass)), math.log(2 * mass)
+        windows = np.exp(np.linspace(narrowest, widest, self.n_windows))
         blocks = rows.in_blocks(self.coarse)
         terms = log_odds_terms(blocks.scores)
         coefficients = beta_calibration(blocks, terms)

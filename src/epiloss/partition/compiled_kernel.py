@@ -340,7 +340,8 @@ def _address(array: NDArray[Any] | None) -> int | None:
     if array is None:
         return None
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # which must lie dense
+        # fails where an array does not lie dense
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
         assert array.flags.c_contiguous  # the loops know no other layout
         return array.ctypes.data
