@@ -290,3 +290,28 @@ def test_intervals_of_the_calibration_loss_hold_for_the_log_loss(miscalibration:
     assert len(missed) <= 8
     mean, error = mean_and_error(np.array([one.value for one in found]))
     assert abs(mean - truth) <= 3.5 * error
+
+
+@pytest.mark.parametrize("rule", ["brier", "log"])
+@pytest.mark.parametrize("n_vectors", [1, 20])
+def test_of_few_score_vectors_the_joint_calibration_loss_is_that_of_each(
+    n_vectors: int, rule: str
+) -> None:
+    """60 samples: the mean within 4 standard errors of the truth, and intervals cover it in 85%."""
+    vectors = np.random.default_rng(1).dirichlet([2.0, 2.0, 2.0], n_vectors)
+    truths = vectors**2 / (vectors**2).sum(axis=1, keepdims=True)
+    divergence = (truths - vectors) ** 2 if rule == "brier" else truths * np.log(truths / vectors)
+    errors, covered = [], []
+    for seed in range(REPETITIONS):
+        g = np.random.default_rng(seed)
+        which = g.integers(n_vectors, size=2_000)
+        y = (truths[which].cumsum(axis=1) < g.random((2_000, 1))).sum(axis=1)
+        options: dict[str, Any] = {"task": "joint", "rule": rule, "classes": [0, 1, 2]}
+        found = audited(y, vectors[which], g.normal(size=(2_000, 2)), **options).calibration_loss
+        truth = float(divergence.sum(axis=1)[which].mean())
+        errors.append(found.value - truth)
+        assert found.low is not None
+        assert found.high is not None
+        covered.append(found.low <= truth <= found.high)
+    assert abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(REPETITIONS)
+    assert np.mean(covered) >= 0.85

@@ -469,3 +469,43 @@ def test_a_repair_is_not_written_over_what_it_is_applied_to(data: str, run: Run)
     for output in (data, "repair.json"):
         answer = run("apply", "repair.json", data, "--score", "p", "--output", output, "--force")
         assert answer.code == 2
+
+
+def test_two_score_columns_are_repaired_under_their_own_names(run: Run) -> None:
+    write("data.csv", **COLUMNS, q=1 - P)
+    scores = ("--score", "q", "--score", "p")
+    made = ("--repair", "out.csv", "--save-repair", "repair.json")
+    assert run("audit", "data.csv", "--label", "y", *scores, "--bins", "4", *made).code == 0
+    assert run("apply", "repair.json", "data.csv", *scores, "--output", "all.csv").code == 0
+    fresh, everyone = read_file("out.csv"), read_file("all.csv")
+    assert list(fresh) == ["row", "q_repaired", "p_repaired"]
+    for name in ("q_repaired", "p_repaired"):
+        np.testing.assert_allclose(everyone[name][fresh["row"]], fresh[name], rtol=1e-12)
+
+
+def test_a_repair_of_logits_is_applied_to_logits(run: Run) -> None:
+    logits = np.log(P / (1 - P))
+    write("data.csv", **{**COLUMNS, "p": logits})
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--logits", "--bins", "4")
+    assert run(*command, "--repair", "out.csv", "--save-repair", "repair.json").code == 0
+    applied = ("apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv")
+    assert run(*applied).code == 4
+    assert run(*applied, "--logits").code == 0
+    fresh, everyone = read_file("out.csv"), read_file("all.csv")["p_repaired"]
+    np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
+
+
+def test_what_cannot_be_repaired_or_written_is_told_before_the_work(data: str, run: Run) -> None:
+    command = ("audit", "no such file.csv", "--label", "y", "--score", "p")  # which would fail later
+    answer = run(*command, "--groups", "c", "--repair", "out.csv")
+    assert (answer.code, "--groups takes their place" in answer.err) == (2, True)
+    answer = run(*command, "--save-repair", "nowhere/repair.json")
+    assert (answer.code, "folder does not exist" in answer.err) == (4, True)
+
+
+@pytest.mark.parametrize("name", ["none.json", "data.csv"])
+def test_what_is_no_repair_is_told_with_a_remedy(name: str, data: str, run: Run) -> None:
+    answer = run("apply", name, data, "--score", "p", "--output", "all.csv")
+    assert answer.code == 4
+    assert "Name a file that --save-repair" in answer.err
+    assert "Errno" not in answer.err

@@ -229,3 +229,11 @@ def test_errors_say_the_rule_the_value_and_the_remedy(
 ) -> None:
     with pytest.raises(error, match=words):
         epiloss.compare(models, [0, 1, 0, 1], **options)
+
+
+def test_a_score_that_is_infinite_differs_by_no_number(sample: Sample) -> None:
+    wrong = np.where(sample.scores < 0.2, 0.0, sample.scores)
+    models = {"a": sample.scores, "b": wrong}
+    text = str(epiloss.compare(models, sample.y, sample.X, rule="log", method="partition"))
+    assert "inf" in text
+    assert "nan" not in text

@@ -149,3 +149,25 @@ def test_the_value_lies_in_its_interval_also_where_folds_disagree() -> None:
     assert found.low is not None
     assert found.high is not None
     assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize("n_rare", [0, 2])
+def test_a_class_that_hardly_occurs_is_no_error_by_the_log_loss(n_rare: int) -> None:
+    g = np.random.default_rng(0)
+    X = g.normal(size=(2_000, 2))
+    scores = np.array([0.6, 0.3, 0.1]) * np.exp(0.3 * X[:, :1] * np.arange(3))
+    scores /= scores.sum(axis=1, keepdims=True)
+    y = g.integers(2, size=2_000)
+    y[:n_rare] = 2
+    result = epiloss.audit(y, scores, X, task="classwise", rule="log", classes=[0, 1, 2])
+    assert np.isfinite(result.grouping_loss.value)
+
+
+def test_an_interval_has_room_on_both_sides_of_its_value() -> None:
+    g = np.random.default_rng(0)
+    X = g.normal(size=(3_000, 3))
+    y = (g.random(3_000) < 1 / (1 + np.exp(4 - X[:, 0]))).astype(int)
+    found = epiloss.audit(y, np.where(X[:, 0] > 0, 0.03, 0.004), X, rule="log").grouping_loss
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < found.value < found.high - 1e-4

@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+import epiloss
 from epiloss.errors import DataError, OptionError
 from epiloss.features import Features
 from epiloss.levelsets import Codes
@@ -525,3 +526,13 @@ def test_the_region_ratio_is_the_tree_s_and_a_partitioner_stands_for_itself() ->
     assert resolve_partition("tree", 30) == TreePartitioner(30)
     own = KMeansPartitioner(5)
     assert resolve_partition(own, 12) is own
+
+
+def test_a_stump_parts_men_and_women_though_they_are_not_exactly_as_many() -> None:
+    g = np.random.default_rng(0)
+    sex, scores = (g.random(6_000) < 0.52).astype(float), g.random(6_000)
+    rate = np.clip(scores + 0.15 * (2 * sex - 1), 0, 1)
+    y = (g.random(6_000) < rate).astype(int)
+    X = np.column_stack([g.normal(size=(6_000, 4)), sex])
+    result = epiloss.audit(y, scores, X, partition="stump", method="partition", bins=5)
+    assert all("x4" in rule for rule in result.regions["rule"])

@@ -335,3 +335,29 @@ def test_what_is_no_json_is_told(text: str, tmp_path: Path) -> None:
 def test_the_score_is_a_column_of_what_boosting_sees() -> None:
     features = Features.read(np.zeros((2, 3)))
     assert with_score(features, np.array([0.5, 0.9])).shape == (2, 4)
+
+
+@pytest.mark.parametrize("n_classes", [3, 5])
+def test_a_saved_repair_of_several_classes_predicts_the_same(n_classes: int, tmp_path: Path) -> None:
+    g = np.random.default_rng(3)
+    X, scores = g.normal(size=(600, 2)), g.dirichlet(np.full(n_classes, 2.0), 600)
+    repair = RegionRecalibrator().fit(X, g.integers(n_classes, size=600), scores)
+    repair.save(tmp_path / "repair.json")
+    again = load_repair(tmp_path / "repair.json")
+    np.testing.assert_array_equal(again.predict(X, scores), repair.predict(X, scores))
+
+
+def test_a_repair_that_changes_the_top_class_is_measured_on_what_was_claimed() -> None:
+    g = np.random.default_rng(5)
+    X = g.normal(size=(4_000, 2))
+    truth = np.exp(1.5 * X @ np.array([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]))
+    truth /= truth.sum(axis=1, keepdims=True)
+    y = (truth.cumsum(axis=1) < g.random((4_000, 1))).sum(axis=1)
+    scores = g.dirichlet([3.0, 3.0, 3.0], 4_000)  # which know nothing of the truth
+    loop = epiloss.audit(y, scores, X, method="partition").repair()
+    assert (loop.scores.argmax(axis=1) != scores[loop.rows].argmax(axis=1)).mean() > 0.3
+    top = scores[loop.rows].argmax(axis=1)
+    claimed = np.take_along_axis(loop.scores, top[:, None], axis=1)[:, 0]
+    expected = np.mean((claimed - (y[loop.rows] == top)) ** 2)
+    assert loop.after.score.value == pytest.approx(expected)
+    assert loop.differences["score"].value < -0.02

@@ -241,3 +241,21 @@ def test_by_the_log_loss_regions_of_a_rare_outcome_do_not_decide() -> None:
     again = epiloss.audit(y, s, X, rule="log", binning="quantile", region_ratio=ratio)
     assert again.partition_bound.value < result.partition_bound.value / 2
     assert not any("region_ratio" in text for text in again.warnings)
+
+
+def test_groups_of_hardly_any_labels_are_not_told_to_need_repair_by_the_log_loss() -> None:
+    """10 samples without a grouping loss, of 300 groups that are noise: none asks for a repair."""
+    for seed in range(10):
+        g = np.random.default_rng(seed)
+        scores = 1 / (1 + np.exp(3 - g.normal(size=6_000)))
+        y = (g.random(6_000) < scores).astype(int)
+        result = epiloss.audit(y, scores, groups=g.integers(300, size=6_000), rule="log")
+        assert result.verdict.kind != REPAIR
+        assert any("join groups" in one for one in result.warnings)
+
+
+def test_an_infinite_score_is_told_in_words() -> None:
+    y, scores = np.tile([0, 1], 500), np.tile([0.3, 0.7, 0.0, 0.0], 250)
+    result = epiloss.audit(y, scores, rule="log")
+    assert "the score is infinite" in str(result.verdict)
+    assert "inf of" not in str(result)

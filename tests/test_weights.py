@@ -11,6 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from epiloss import Audit, Estimate, audit
+from epiloss.simulate import Sigmoid
 
 TERMS = ("plugin", "bias", "explained", "induced")
 ESTIMATES = ("score", "calibration_loss", "grouping_loss", "remainder", "partition_bound")
@@ -145,3 +146,10 @@ def test_weights_matter(name: str) -> None:
     for term, estimate in estimates(scaled(name, "brier", None)).items():
         assert estimate.value != weighted[term].value
         assert estimate.stderr != weighted[term].stderr
+
+
+def test_weights_that_are_all_the_same_are_none() -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    rows = sample.y, sample.scores, sample.X
+    for weights in (np.full(3_000, 2.0), np.full(3_000, 1e-3)):
+        assert str(audit(*rows, sample_weight=weights)) == str(audit(*rows))

@@ -326,9 +326,10 @@ def binary_problems(problem: Problem, plan: Plan, rule: ScoringRule) -> list[Bin
         hit = (problem.labels == problem.positive).astype(float)
         return [BinaryProblem(None, problem.scores, hit, rule, None, *shared)]
     if problem.task == "top-label":
-        top = problem.scores.argmax(axis=1)
+        top = problem.scores.argmax(axis=1) if problem.claimed is None else problem.claimed
         hit = (problem.labels == top).astype(float)
-        return [BinaryProblem(None, problem.scores.max(axis=1), hit, rule, None, *shared)]
+        claimed = np.take_along_axis(problem.scores, top[:, None], axis=1)[:, 0]
+        return [BinaryProblem(None, claimed, hit, rule, None, *shared)]
     vectors = problem.scores if problem.task == "joint" else None
     if vectors is not None and (plan.recalibrate is not None or np.ndim(plan.bins) > 0):
         raise OptionError(

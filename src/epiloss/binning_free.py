@@ -51,13 +51,15 @@ def crossfit_recalibrated(
 
 
 def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
-    """Tell whether there are features, one score to condition on, and enough rows."""
+    """Tell whether there are features, one score to condition on, enough rows, and both outcomes."""
     if problem.features is None or problem.groups is not None or problem.vectors is not None:
         return False
     few_clusters = (
         problem.clusters is not None and len(np.unique(problem.clusters[rows])) < LEAST_CLUSTERS
     )
-    return len(rows) >= LEAST_ROWS and not few_clusters
+    labels = problem.labels[rows]
+    occur = labels.min(initial=1) < labels.max(initial=0)  # both outcomes, of a class among several
+    return len(rows) >= LEAST_ROWS and not few_clusters and bool(occur)
 
 
 def _directions(

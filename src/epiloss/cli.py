@@ -198,9 +198,10 @@ def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options
     "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
 )
 @click.option("--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
+@click.option("--logits", is_flag=True, help="Scores are logits: make them probabilities.")
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def apply(
-    repair: str, files: tuple[str, ...], scores: tuple[str, ...], output: str, force: bool
+    repair: str, files: tuple[str, ...], scores: tuple[str, ...], output: str, logits: bool, force: bool
 ) -> None:
     """Repair the scores in FILES by a saved REPAIR; the columns that it learned from must be there.
 
@@ -215,7 +216,9 @@ def apply(
     alone = read_whole(files[0]) if len(files) == 1 else None
     tables = list(files) if alone is None else alone
     written: list[int] = []
-    _write(output, lambda path: written.append(repair_table(loaded, tables, scores, path)))
+    _write(
+        output, lambda path: written.append(repair_table(loaded, tables, scores, path, logits=logits))
+    )
     click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 
@@ -313,20 +316,23 @@ def _repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...])
     with _working("repairing"):
         loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
     if repair["repair"]:
-        columns = {"row": loop.rows, **_score_columns(scores, loop.scores)}
+        columns = {"row": loop.rows, **_score_columns(scores, loop)}
         _write(repair["repair"], lambda path: write_table(path, columns))
     if repair["save_repair"]:
         _write(repair["save_repair"], loop.repair.save)
     return loop
 
 
-def _score_columns(names: tuple[str, ...], scores: Any) -> dict[str, Any]:
+def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]:
     """Return repaired scores under the names of the given ones."""
-    return (
-        {f"{names[0]}_repaired": scores}
-        if scores.ndim == 1
-        else {f"{name}_repaired": scores[:, k] for k, name in enumerate(names)}
-    )
+    scores, positive = loop.scores, loop.repair.positive_
+    if len(names) == 1:
+        columns = [scores]
+    elif scores.ndim == 1:  # of two classes the positive one's is audited
+        columns = [scores if k == positive else 1 - scores for k in range(2)]
+    else:
+        columns = list(scores.T)
+    return {f"{name}_repaired": column for name, column in zip(names, columns, strict=True)}
 
 
 def _write(path: str, write: Callable[[str], object]) -> None:
@@ -343,6 +349,12 @@ def _check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> Non
             raise click.UsageError(f"{path!r} is read, and may not be written too. Name another file.")
         if path and Path(path).exists() and not options["force"]:
             raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
+        if path and not Path(path).parent.is_dir():
+            raise DataError(f"cannot write {path!r}: its folder does not exist. Make it first.")
+    if options.get("groups") and (options.get("repair") or options.get("save_repair")):
+        raise click.UsageError(
+            "a repair learns from features, and --groups takes their place. Leave one of them out."
+        )
 
 
 def _named_files(names: Sequence[str]) -> list[str]:

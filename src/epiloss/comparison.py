@@ -248,7 +248,9 @@ def _text(comparison: Comparison) -> list[str]:
         return lines
     rows = [[f"less {comparison.baseline}", "loss", "difference", "p-value"]]
     for name, loss, *numbers, pvalue in zip(*(table[column] for column in table), strict=True):
-        rows.append([name, loss.replace("_", " "), f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"])
+        known = np.isfinite(numbers[0])  # a score that is infinite differs by no number
+        shown = [f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"] if known else ["", ""]
+        rows.append([name, loss.replace("_", " "), *shown])
     return [*lines, "", *aligned(rows)]
 
 

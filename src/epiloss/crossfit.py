@@ -158,8 +158,13 @@ def crossfit_bound(
     low, high = (float((root_stderr * end) ** 2) for end in ends)
     on_value = Influence(2 * max(root, 0.0) * influence * shared, beyond, beyond)
     # the value is of each fold by itself and the interval of all together: of few rows they may part
-    ends = min(low, max(value, 0.0)), max(high, value)
-    estimate = Estimate(value, on_value.stderr(clusters), *ends, pvalue)
+    stderr = on_value.stderr(clusters)
+    around = normal_estimate(value, stderr, level)
+    if around.low is not None and low > value:
+        low = max(around.low, 0.0)
+    if around.high is not None and high < value:
+        high = around.high
+    estimate = Estimate(value, stderr, low, high, pvalue)
     return CrossfitBound(estimate, on_value)
 
 

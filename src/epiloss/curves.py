@@ -229,6 +229,33 @@ def fit_vector_curve_pair(
     return values[0], values[1]
 
 
+def cell_mean_pair(
+    cell: Codes, labels: Floats, weights: Floats | None, halves: tuple[Codes, Codes]
+) -> tuple[Floats, Floats]:
+    """Return for each row the mean label of its cell in either half of the rows.
+
+    That is the calibrated score where all rows of a cell have one score; a half without rows of a cell
+    has the mean of all.
+
+    Examples
+    --------
+    >>> halves = np.array([0, 1]), np.array([2, 3])
+    >>> a, b = cell_mean_pair(np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 1.0, 0.0]), None, halves)
+    >>> a.tolist(), b.tolist()
+    ([0.5, 0.5, 0.5, 0.0], [1.0, 1.0, 1.0, 0.0])
+    """
+    weight = np.ones(len(labels)) if weights is None else weights
+    n_cells = int(cell.max()) + 1
+    total = np.bincount(cell, weight, n_cells)
+    mean = np.bincount(cell, weight * labels, n_cells) / np.where(total > 0, total, 1.0)
+    pair = []
+    for half in halves:
+        inside = np.bincount(cell[half], weight[half], n_cells)
+        ones = np.bincount(cell[half], weight[half] * labels[half], n_cells)
+        pair.append(np.where(inside > 0, ones / np.where(inside > 0, inside, 1.0), mean)[cell])
+    return pair[0], pair[1]
+
+
 def _fit_on(
     fitter: CurveFitter, scores: Floats, labels: Floats, weights: Floats | None, rows: Codes
 ) -> Curve:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
-from epiloss.levelsets import Codes, LevelSets, resolve_level_sets
+from epiloss.levelsets import Codes, LevelSets, VectorLevelSets, resolve_level_sets
 from epiloss.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
 from epiloss.partition import pool_small_regions
 from epiloss.partition.base import LearningRows, Partition
@@ -92,8 +92,10 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     results = [
         [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
     ]
-    levels = _average([_measure(folds, problem.rule) for folds in results])
-    edges = scored.level_sets.edges if isinstance(scored.level_sets, LevelSets) else None
+    bins = scored.level_sets
+    exact = isinstance(bins, VectorLevelSets) and bins.exact
+    levels = _average([_measure(folds, problem.rule, exact=exact) for folds in results])
+    edges = bins.edges if isinstance(bins, LevelSets) else None
     return evaluation_of(problem, levels, results, edges)
 
 
@@ -284,7 +286,7 @@ def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> Learn
     )
 
 
-def _measure(folds: Sequence[FoldResult], rule: ScoringRule) -> LevelSetLosses:
+def _measure(folds: Sequence[FoldResult], rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
     """Return the losses of rows evaluated in several folds, each row in one of them.
 
     Regions are compared with the level set of their own fold, whose noise they share; what does
@@ -292,11 +294,11 @@ def _measure(folds: Sequence[FoldResult], rule: ScoringRule) -> LevelSetLosses:
     """
     stats = [fold.stats for fold in folds]
     if len(stats) == 1:
-        return level_set_losses(stats[0], rule)
+        return level_set_losses(stats[0], rule, exact=exact)
     together = stats[0].by_level_set()
     for part in stats[1:]:
         together = together.merge(part.by_level_set())
-    whole = level_set_losses(together, rule)
+    whole = level_set_losses(together, rule, exact=exact)
     parts = _average([level_set_losses(part, rule) for part in stats])
     return replace(whole, plugin=parts.plugin, bias=parts.bias, n_regions=parts.n_regions)
 

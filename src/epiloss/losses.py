@@ -120,8 +120,11 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
     )
 
 
-def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
-    """Return the losses of each level set; one with a single row contributes nothing."""
+def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
+    """Return the losses of each level set; one with a single row contributes nothing.
+
+    In ``exact`` level sets all rows have one score, and nothing is averaged away.
+    """
     levels = stats.by_level_set()
     weight, n = levels["weight"], levels.effective_n
     score_mean, label_mean = _probability(levels.mean("score")), _probability(levels.mean("label"))
@@ -139,7 +142,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule) -> LevelSetLosses:
     several = _several(levels)
     size = np.where(several, n, 2.0)
     binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
-    within = _within_bins(levels, rule, score_mean, label_mean)
+    within = 0.0 if exact else _within_bins(levels, rule, score_mean, label_mean)
     infinite = levels["n_infinite"] > 0
     most = 0.0 if several.all() else _most_entropy(rule)
     return LevelSetLosses(

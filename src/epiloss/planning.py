@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.curves import Curve, CurveFitter, fit_curve_pair, fit_vector_curve_pair
+from epiloss.curves import (
+    Curve,
+    CurveFitter,
+    cell_mean_pair,
+    fit_curve_pair,
+    fit_vector_curve_pair,
+)
 from epiloss.errors import DataError
 from epiloss.features import Features
 from epiloss.learners import Blend, Learner
@@ -21,7 +27,7 @@ from epiloss.levelsets import (
 from epiloss.partition import Partitioner
 from epiloss.recalibration import checked_recalibration, fit_recalibrator, resolve_recalibrator
 from epiloss.scoring import Floats, ScoringRule
-from epiloss.splitting import Fold, clustered_fold, stratified_fold
+from epiloss.splitting import Fold, clustered_fold, even_halves, stratified_fold
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,9 @@ def scored_as_given(
     cells = simplex_level_sets(problem.vectors, plan.bins, generator, most_distinct=len(scores) // 50)
     level_set = cells.assign(problem.vectors)
     if cells.exact:
-        return Scored(scores, level_set, cells, None)
+        halves = even_halves(scores, problem.labels, problem.weights, problem.clusters, generator)
+        means = cell_mean_pair(level_set, problem.labels, problem.weights, halves)
+        return Scored(scores, level_set, cells, means)
     values = fit_vector_curve_pair(
         problem.vectors, scores, problem.labels, problem.weights, generator, problem.clusters
     )

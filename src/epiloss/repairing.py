@@ -82,7 +82,7 @@ def repair_audit(
     """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
     evidence = result.evidence
     if evidence is None or evidence.problem.features is None:
-        raise OptionError("to repair by region the audit needs its rows and X. Audit with X.")
+        raise OptionError("to repair, an audit needs its rows and X. Audit with X.")
     if not 0 < part < 1:
         raise OptionError(
             f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
@@ -92,6 +92,8 @@ def repair_audit(
     learn, fresh = _parts(problem, part, stream(options["random_state"], "repair"))
     recalibrator.fit_problem(problem.take(learn))
     given = problem.take(fresh)
+    if given.task == "top-label":  # of the same class before and after, whichever is then the top one
+        given = replace(given, claimed=given.scores.argmax(axis=1))
     assert given.features is not None
     scores = repaired(recalibrator.repairs_, recalibrator.positive_, given.features, given.scores)
     plan = replace(evidence.plan, recalibrate=None)

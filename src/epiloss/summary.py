@@ -24,8 +24,8 @@ from epiloss.results import Audit, Bounds, Columns, Estimate, Later, Table
 from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
 from epiloss.tables import histogram_table, level_set_table, region_table
 from epiloss.validation import Problem
+from epiloss.verdict import LABELS_ENOUGH, LABELS_PER_REGION
 
-_LABELS_PER_REGION, _LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
 _RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
 
 
@@ -188,8 +188,11 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
             else "use fewer bins or larger groups; one of a single row in a level set joins another."
         )
         remarks.append(f"no level set was split, so the lower bound says nothing: {remedy}")
-    if len(levels.level_set) == 1 and problem.task != "joint":
-        remarks.append("all scores fall into one level set; check that they vary.")
+    scores = evaluations[0].problem.scores
+    if len(levels.level_set) == 1 and problem.task != "joint" and scores.min() < scores.max():
+        remarks.append(
+            "all scores fall into one level set: binning='quantile' parts them by their order."
+        )
     rate = evaluations[0].base_rate
     rarer = min(rate, 1 - rate)
     if problem.task == "binary" and isinstance(evaluations[0].problem.rule, Brier) and rarer < _RARE:
@@ -199,18 +202,20 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
             "of so small probabilities: rule='log' weighs them by their ratio."
         )
     n_regions = sum(len(one.level_set) for one in evaluations[0].regions)
-    few = rarer * evaluations[0].n_evaluated < _LABELS_PER_REGION * n_regions
-    learned = problem.features is not None and problem.groups is None
-    if learned and few and rarer > 0 and isinstance(evaluations[0].problem.rule, Log | ClassLog):
-        wanted = math.ceil(_LABELS_ENOUGH / rarer)
+    few = rarer * evaluations[0].n_evaluated < LABELS_PER_REGION * n_regions
+    divided = problem.features is not None or problem.groups is not None
+    if divided and few and rarer > 0 and isinstance(evaluations[0].problem.rule, Log | ClassLog):
+        wanted = math.ceil(LABELS_ENOUGH / rarer)
+        instead = f"rely on the cross-fitted bound, or use region_ratio={wanted}."
+        if problem.groups is not None:
+            instead = "join groups, use fewer bins, or rule='brier'."
         remarks.append(
-            f"regions hold fewer than {_LABELS_PER_REGION} of the rarer labels on average, and by the "
-            "log-loss what they explain is then told too large: rely on the cross-fitted bound, or use "
-            f"region_ratio={wanted}."
+            f"regions hold fewer than {LABELS_PER_REGION} of the rarer labels on average, and by the "
+            f"log-loss what they explain is then told too large: {instead}"
         )
     if not np.isfinite(score):
         remarks.append(
             "the log-loss is infinite: some outcome occurred that was given probability 0. "
-            "Clip the scores, or use rule='brier'."
+            "Clip the scores, recalibrate by 'sigmoid', or use rule='brier'."
         )
     return remarks

@@ -60,6 +60,7 @@ class Problem:
     clusters: Codes | None
     warnings: tuple[str, ...]
     rows: Codes | None = None  # of the input, where some were left out
+    claimed: Codes | None = None  # the class that task top-label is about, if not that of the top score
 
     def take(self, rows: Codes) -> Problem:
         """Return some of the rows, in increasing order."""
@@ -73,6 +74,7 @@ class Problem:
             weights=None if self.weights is None else self.weights[rows],
             clusters=None if self.clusters is None else self.clusters[rows],
             rows=rows if self.rows is None else self.rows[rows],
+            claimed=None if self.claimed is None else self.claimed[rows],
         )
 
 
@@ -144,7 +146,7 @@ def read_problem(
         (*remarks, *clipped_remark(clipped), *chosen),
         rows,
     )
-    problem = _with_two_classes(without_zero_weights(problem))
+    problem = _with_two_classes(_without_equal_weights(without_zero_weights(problem)))
     problem = without_names(problem) if leave_out_names else problem
     return replace(problem, warnings=(*problem.warnings, *remarks_on(problem)))
 
@@ -356,6 +358,13 @@ def without_zero_weights(problem: Problem) -> Problem:
         problem.take(keep),
         warnings=(*problem.warnings, *weightless_remarks(n_zero, len(problem.weights) - len(keep))),
     )
+
+
+def _without_equal_weights(problem: Problem) -> Problem:
+    """Forget weights that are all the same: they say no more than none."""
+    weights = problem.weights
+    is_even = weights is not None and weights.min() == weights.max()
+    return replace(problem, weights=None) if is_even else problem
 
 
 def weightless_remarks(n_zero: int, n: int) -> list[str]:

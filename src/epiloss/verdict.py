@@ -8,7 +8,8 @@ two lower bounds, either of which may miss what the other finds. It is large if 
 if the interval of what the regions explain lies above what matters, with p <= 0.025; and too small only
 if both intervals lie below what matters, and there are rows enough to learn from. All else is unclear.
 By the log-loss the cross-fitted bound decides alone, where there is one, for what the regions explain of
-rare outcomes is too much. With the grouping loss first, as recalibration cannot undo it:
+rare outcomes is too much; where there is none, regions need two of the rarer labels each. With the
+grouping loss first, as recalibration cannot undo it:
 
 ========================  ========================  ===================================
 grouping loss             calibration loss          verdict
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.01
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
+LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
 _SURE = 0.025  # the p-value of the bound that does not lead, as it is a second chance to find a loss
 FINE, RECALIBRATE, REPAIR, UNCLEAR = "fine", "recalibrate", "repair", "unclear"
 
@@ -118,6 +120,8 @@ def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> V
 def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
     """Return the state of the grouping loss, and the bound that decides on it."""
     state, regions = _state(audit.grouping_loss, matters), audit.partition_bound
+    if _labels_per_region(audit) < LABELS_PER_REGION:
+        return "unclear", audit.grouping_loss
     if state == "large" or _measured(audit):
         return state, audit.grouping_loss
     few = audit.n_samples < _learnable_from(audit, matters)
@@ -144,6 +148,17 @@ def _measured(audit: Audit) -> bool:
 def _leads_alone(audit: Audit) -> bool:
     """Tell whether one number decides: by the log-loss regions with few labels explain too much."""
     return _measured(audit) or (audit.rule == "log" and audit.crossfit_bound is not None)
+
+
+def _labels_per_region(audit: Audit) -> float:
+    """Return how many of the rarer labels regions hold on average, where the log-loss rests on them."""
+    if audit.rule != "log" or audit.crossfit_bound is not None or _measured(audit):
+        return math.inf
+    regions = audit.regions
+    if not len(regions):
+        return math.inf
+    ones, n = float(regions["n"] @ regions["label_mean"]), float(regions["n"].sum())
+    return min(ones, n - ones) / len(regions)
 
 
 def _may_exceed(loss: Estimate, matters: float) -> bool:
@@ -194,6 +209,8 @@ def _grouping_needs(audit: Audit, matters: float) -> list[float]:
     by_regions = leading.value < matters and not _leads_alone(audit) and _may_exceed(regions, matters)
     if by_regions:
         needs.append(_times_the_rows(regions, matters, least=matters))
+    if _labels_per_region(audit) < LABELS_PER_REGION:
+        needs.append(LABELS_ENOUGH / max(_labels_per_region(audit), 1e-9))
     # where the regions are to find that it matters, the bound that leads need not
     if _state(leading, matters) == "unclear" and not (by_regions and regions.value >= matters):
         needs.append(_times_the_rows(leading, matters))
@@ -216,6 +233,8 @@ def _times_the_rows(loss: Estimate, matters: float, least: float = 0.0) -> float
 def _points(loss: Estimate, audit: Audit) -> str:
     """Say a loss in words: for the Brier score its root is an error of probabilities."""
     value = max(loss.value, 0.0)
+    if math.isinf(value):
+        return "the score is infinite"
     if audit.rule == "brier" and audit.task in ("binary", "top-label"):
         points = 100 * math.sqrt(value)
         shown = format(points, ".0f" if points >= 1 else ".1g")

@@ -16,12 +16,15 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner, for_eac
 from epiloss.rules import Step
 from epiloss.scoring import Brier
 
+_NEARLY_HALF = 0.4  # of the rows, that the smaller side of a column of ties may have
+
 
 @dataclass(frozen=True)
 class StumpPartitioner(Partitioner):
     """One split in each level set, as balanced as can be: two regions, which a diagram shows best.
 
-    Where no column can be cut in half, because of ties, the smaller side is a quarter or a tenth.
+    A column of ties, such as men and women, may part them also in two fifths and three; where no column
+    can be cut in half, the smaller side is a quarter or a tenth.
     """
 
     name: str = "stump"
@@ -31,6 +34,11 @@ class StumpPartitioner(Partitioner):
         return StumpPartition(for_each_level_set(self._split, rows, generator, n_jobs))
 
     def _split(self, rows: LearningRows, seed: int) -> _Tree | None:
+        nearly = int(_NEARLY_HALF * len(rows.labels))
+        if nearly >= 1:
+            tied = _grown(rows, seed, max_depth=1, min_samples_leaf=nearly)
+            if tied.model.tree_.node_count > 1 and not tied.column_has_halves(rows.features):
+                return tied
         tree = None
         for part in (2, 4, 10):
             least = len(rows.labels) // part
@@ -101,6 +109,13 @@ class _Tree:
 
     def apply(self, features: Features) -> Codes:
         return np.asarray(self.model.apply(self.columns.matrix(features)), np.int64)
+
+    def column_has_halves(self, features: Features) -> bool:
+        """Tell whether the column of the first split could be cut in two halves, as few ties allow."""
+        values = np.sort(self.columns.matrix(features)[:, int(self.model.tree_.feature[0])])
+        middle = len(values) // 2
+        ends = values[middle - 1], values[middle], values[min(middle + len(values) % 2, len(values) - 1)]
+        return bool(ends[0] < ends[1] or ends[1] < ends[2])
 
     def path(self, leaf: int) -> list[Step]:
         nodes = self.model.tree_

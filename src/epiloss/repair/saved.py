@@ -44,7 +44,11 @@ def load_repair(path: str | Path) -> RegionRecalibrator:
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"cannot read a repair from {str(path)!r}: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else f"it is no JSON ({error})"
+        raise DataError(
+            f"cannot read a repair from {str(path)!r}: {reason}. Name a file that --save-repair or "
+            "RegionRecalibrator.save has written."
+        ) from error
     try:
         return from_plain(plain)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
@@ -101,8 +105,11 @@ def from_plain(plain: Any) -> RegionRecalibrator:
     repair.classes_ = np.array(plain["classes"])
     repair.positive_ = int(plain["positive"])
     repair.repairs_ = [_read_repair(one, repair.features_in_) for one in plain["repairs"]]
-    if not repair.repairs_ or repair.positive_ not in (0, 1):
-        raise ValueError("it has no repairs")
+    n_classes = len(repair.classes_)
+    if len(repair.repairs_) not in ({1, 2} if n_classes == 2 else {n_classes}):
+        raise ValueError(f"it has {len(repair.repairs_)} repairs of {n_classes} classes")
+    if not 0 <= repair.positive_ < n_classes:
+        raise ValueError(f"its positive class is number {repair.positive_} of {n_classes}")
     return repair
 
 

@@ -22,11 +22,19 @@ from epiloss.streaming.reading import plain_numbers
 from epiloss.streaming.sources import Source
 
 
-def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], output: str | Path) -> int:
+def repair_table(
+    repair: RegionRecalibrator,
+    X: Any,
+    scores: Sequence[str],
+    output: str | Path,
+    *,
+    logits: bool = False,
+) -> int:
     """Write the repaired scores of files or a table, in their order, and return how many rows there are.
 
-    Each column of scores is written under its name and ``_repaired``, missing where a score is. Beside
-    it stand the number of the row and, of several files, the file.
+    Each column of scores is written under its name and ``_repaired``, missing where a score is, as a
+    probability also where ``logits`` were given. Beside it stand the number of the row and, of several
+    files, the file.
     """
     pa = arrow()
     source = open_source(X)
@@ -43,7 +51,8 @@ def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], outp
         for part in source.parts:
             batches = part.batches(list(dict.fromkeys([*scores, *learned])))
             for batch, _, at in placed(batches, part.name, part.first_row):
-                better = _repaired(repair, _features(batch, learned, source), batch, scores, at)
+                given = _features(batch, learned, source)
+                better = _repaired(repair, given, batch, scores, at, logits=logits)
                 columns = [pa.array([part.name] * batch.num_rows)] if several else []
                 columns += [pa.array(at.first + np.arange(batch.num_rows))]
                 columns += [pa.array(one, from_pandas=True) for one in better]
@@ -54,14 +63,14 @@ def repair_table(repair: RegionRecalibrator, X: Any, scores: Sequence[str], outp
 
 
 def _repaired(
-    repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place
+    repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place, *, logits: bool
 ) -> list[Floats]:
     """Return the columns of repaired scores, NaN in rows where one is missing."""
     given = score_numbers(_scores(batch, names), at, names)
     rows = np.flatnonzero(~lacks_score(given))
     better = np.full(given.shape, np.nan)
     if len(rows):
-        scores, _ = checked_scores(given[rows], replace(at, rows=rows), names)
+        scores, _ = checked_scores(given[rows], replace(at, rows=rows), names, logits=logits)
         better[rows] = repair.predict(Features.read(X).take(rows), scores)
     return [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
 
