@@ -344,8 +344,13 @@ def test_without_features_only_level_sets_are_shown(sample: Any) -> None:
 def test_one_level_set(sample: Any) -> None:
     constant = np.full(len(sample.y), 0.5)
     found = Page(audit_page(epiloss.audit(sample.y, constant, sample.X, method="partition")))
-    assert "all scores fall into one level set" in found.text
+    assert "all scores are 0.5: there is one level set" in found.text
     assert "1 level set," in found.text
+
+
+def test_scores_that_vary_inside_one_level_set_are_told_how_to_part(sample: Any) -> None:
+    near = epiloss.audit(sample.y, sample.scores / 100, sample.X, method="partition")
+    assert any("binning='quantile' parts them" in one for one in near.warnings)
 
 
 def test_weights_and_clusters_are_part_of_the_call(sample: Any) -> None:
