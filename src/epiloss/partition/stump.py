@@ -17,14 +17,15 @@ from epiloss.rules import Step
 from epiloss.scoring import Brier
 
 _NEARLY_HALF = 0.4  # of the rows, that the smaller side of a column of ties may have
+_MUCH_MORE = 1.5  # times what halves explain
 
 
 @dataclass(frozen=True)
 class StumpPartitioner(Partitioner):
     """One split in each level set, as balanced as can be: two regions, which a diagram shows best.
 
-    A column of ties, such as men and women, may part them also in two fifths and three; where no column
-    can be cut in half, the smaller side is a quarter or a tenth.
+    A column of ties, such as men and women, may part them also in two fifths and three if that explains
+    much more; where no column can be cut in half, the smaller side is a quarter or a tenth.
     """
 
     name: str = "stump"
@@ -34,17 +35,17 @@ class StumpPartitioner(Partitioner):
         return StumpPartition(for_each_level_set(self._split, rows, generator, n_jobs))
 
     def _split(self, rows: LearningRows, seed: int) -> _Tree | None:
-        nearly = int(_NEARLY_HALF * len(rows.labels))
-        if nearly >= 1:
-            tied = _grown(rows, seed, max_depth=1, min_samples_leaf=nearly)
-            if tied.model.tree_.node_count > 1 and not tied.column_has_halves(rows.features):
-                return tied
         tree = None
         for part in (2, 4, 10):
             least = len(rows.labels) // part
             if least >= 1 and (tree is None or tree.model.tree_.node_count == 1):
                 tree = _grown(rows, seed, max_depth=1, min_samples_leaf=least)
-        return tree
+        nearly = int(_NEARLY_HALF * len(rows.labels))
+        if tree is None or nearly < 1:
+            return tree
+        tied = _grown(rows, seed, max_depth=1, min_samples_leaf=nearly)
+        better = tied.explained > _MUCH_MORE * tree.explained
+        return tied if better and not tied.column_has_halves(rows.features) else tree
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,15 @@ class _Tree:
 
     def apply(self, features: Features) -> Codes:
         return np.asarray(self.model.apply(self.columns.matrix(features)), np.int64)
+
+    @property
+    def explained(self) -> float:
+        """What the first split takes off the impurity."""
+        nodes = self.model.tree_
+        if nodes.node_count == 1:
+            return 0.0
+        children = nodes.weighted_n_node_samples[1:3] @ nodes.impurity[1:3]
+        return float(nodes.impurity[0] - children / nodes.weighted_n_node_samples[0])
 
     def column_has_halves(self, features: Features) -> bool:
         """Tell whether the column of the first split could be cut in two halves, as few ties allow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -321,8 +322,8 @@ def round_counts(low: float, high: float, most: int = 5) -> list[float]:
 
     Examples
     --------
-    >>> round_counts(7, 130), round_counts(3, 40_000), round_counts(12, 14)
-    ([10, 20, 50, 100], [10, 100, 1000, 10000], [12, 14])
+    >>> round_counts(7, 130), round_counts(3, 40_000), round_counts(12, 14), round_counts(38.7, 85.5)
+    ([10, 20, 50, 100], [10, 100, 1000, 10000], [12, 14], [39, 85])
     """
     powers = [10**k for k in range(13)]
     steps = [digit * power for power in powers for digit in (1, 2, 5)]
@@ -330,7 +331,7 @@ def round_counts(low: float, high: float, most: int = 5) -> list[float]:
         inside = [count for count in candidates if low <= count <= high]
         if len(inside) <= most:
             break
-    return inside if len(inside) > 1 else [round(low), round(high)]
+    return inside if len(inside) > 1 else sorted({math.ceil(low), math.floor(high)})
 
 
 def _with_grey(colours: Any, grey: Any) -> Any:
