@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -153,3 +154,6 @@ def test_weights_that_are_all_the_same_are_none() -> None:
     rows = sample.y, sample.scores, sample.X
     for weights in (np.full(3_000, 2.0), np.full(3_000, 1e-3)):
         assert str(audit(*rows, sample_weight=weights)) == str(audit(*rows))
+        table = {"y": sample.y, "p": sample.scores, "a": sample.X[:, 0]}
+        weighted = audit("y", "p", pa.table({**table, "w": weights}), sample_weight="w")
+        assert weighted.grouping_loss == audit("y", "p", pa.table(table)).grouping_loss

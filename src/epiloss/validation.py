@@ -146,7 +146,7 @@ def read_problem(
         (*remarks, *clipped_remark(clipped), *chosen),
         rows,
     )
-    problem = _with_two_classes(_without_equal_weights(without_zero_weights(problem)))
+    problem = _with_two_classes(without_equal_weights(without_zero_weights(problem)))
     problem = without_names(problem) if leave_out_names else problem
     return replace(problem, warnings=(*problem.warnings, *remarks_on(problem)))
 
@@ -360,7 +360,7 @@ def without_zero_weights(problem: Problem) -> Problem:
     )
 
 
-def _without_equal_weights(problem: Problem) -> Problem:
+def without_equal_weights(problem: Problem) -> Problem:
     """Forget weights that are all the same: they say no more than none."""
     weights = problem.weights
     is_even = weights is not None and weights.min() == weights.max()

@@ -55,6 +55,7 @@ from epiloss.validation import (
     remarks_on,
     task_and_remarks,
     weightless_remarks,
+    without_equal_weights,
 )
 
 
@@ -251,7 +252,7 @@ def _audited(
     _check_two_classes(sample, census)
     display = _display(sample, roles)
     if n_rows <= room:
-        return measured(sample.problem, plan, rule, options, display)
+        return measured(without_equal_weights(sample.problem), plan, rule, options, display)
     alone = _only_by_sample(read)
     if alone is not None:
         remark = f"{alone}: audited on a sample of {len(sample.keys):,} of {n_rows:,} rows."
