@@ -106,3 +106,13 @@ def test_each_two_neighbours_are_dealt_to_different_halves(n: int) -> None:
     assert sorted([*first.tolist(), *second.tolist()]) == list(range(n))
     assert len(set((first // 2).tolist())) == len(first)
     assert len(set((second // 2).tolist())) == len(second)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", "f2"])
+def test_the_extremes_of_values_are_found_however_they_lie(dtype: str) -> None:
+    values = np.array([0.5, -3.0, np.nan, 2.0] * 20, dtype)
+    askew = np.frombuffer(b"-" + values.tobytes(), np.uint8)[1:].view(dtype)
+    for given in (values, askew, values[::2]):
+        assert kernel().extremes(given) == numpy_kernel.extremes(given)
+    assert kernel().extremes(askew) == (3.0, True)
+    assert kernel().extremes(askew[:2]) == (3.0, False)

@@ -303,7 +303,7 @@ def extremes(values: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest size of values side by side, and whether any is missing."""
     if values.dtype not in (np.float32, np.float64):
         return numpy_kernel.extremes(values)
-    values, found = np.ascontiguousarray(values), np.empty(2)
+    values, found = np.require(values, requirements=["C", "A"]), np.empty(2)  # files may lie askew
     _extremes(_address(values), values.dtype == np.float64, values.size, _address(found))
     return float(found[0]), bool(found[1])
 
