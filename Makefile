@@ -7,7 +7,7 @@ PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv
 BIN = $(VENV)/bin
-KERNEL = setup.py $(addprefix src/epiloss/partition/, _kernel.c _trees.c _passes.c _kernel.h)
+KERNEL = setup.py $(addprefix src/epiloss/_kernels/, _kernel.c _trees.c _passes.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test bench studies docs clean
@@ -51,4 +51,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/partition/*.so .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/_kernels/*.so .ruff_cache .hypothesis

@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torchmetrics") else ["src/epiloss/torch_metric.py"]
+collect_ignore = [] if find_spec("torchmetrics") else ["src/epiloss/integrations/torchmetrics.py"]

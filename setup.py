@@ -10,9 +10,9 @@ FLAGS = ["/O2", "/std:c11"] if sys.platform == "win32" else UNIX
 setup(
     ext_modules=[
         Extension(
-            "epiloss.partition._kernel",
-            [f"src/epiloss/partition/{name}.c" for name in ("_kernel", "_trees", "_passes")],
-            depends=["src/epiloss/partition/_kernel.h"],
+            "epiloss._kernels._kernel",
+            [f"src/epiloss/_kernels/{name}.c" for name in ("_kernel", "_trees", "_passes")],
+            depends=["src/epiloss/_kernels/_kernel.h"],
             extra_compile_args=FLAGS,
             optional=True,
         )

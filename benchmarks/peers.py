@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 
 import epiloss
-from epiloss.atomic import write_text
-from epiloss.extraction.frameworks import import_torchvision
-from epiloss.scoring import Floats
+from epiloss._files import write_text
+from epiloss._typing import Floats
+from epiloss.integrations.extraction.frameworks import import_torchvision
 from epiloss.simulate import Problem, Sample, Sigmoid
 
 ROWS, REPETITIONS, TESTS = 10_000, 10, 60

@@ -25,11 +25,10 @@ from scipy.special import expit
 from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
-from epiloss.atomic import write_text
-from epiloss.features import Features
-from epiloss.levelsets import Codes
+from epiloss._files import write_text
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
-from epiloss.scoring import Floats
 from epiloss.simulate import Problem, Sigmoid
 from workloads import Data
 

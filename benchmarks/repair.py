@@ -36,8 +36,8 @@ from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss.atomic import write_text
-from epiloss.scoring import Floats
+from epiloss._files import write_text
+from epiloss._typing import Floats
 from epiloss.simulate import Sigmoid
 from repair_data import (
     CLIP,

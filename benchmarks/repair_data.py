@@ -24,9 +24,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logit, softmax
 
-from epiloss.data import NUMERIC, load_census_income
+from epiloss._typing import Floats
+from epiloss.datasets import NUMERIC, load_census_income
 from epiloss.repair import RegionRecalibrator
-from epiloss.scoring import Floats
 from epiloss.simulate import MultiClass, Problem, Sigmoid
 
 GIVEN, PEER, OURS = "as given", "MCGrad", ("regions", "boosted")

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.atomic import write_text
-from epiloss.engines import Engine, resolve_engine
+from epiloss._files import write_text
+from epiloss.streaming.engines import Engine, resolve_engine
 
 PER_FILE, FEATURES, BOUND = 1_000_000, 20, 2_000_000_000
 MOST_READING, MOST_GROWTH, MOST_MEMORY_GROWTH = 3.0, 1.15, 1.25  # the targets

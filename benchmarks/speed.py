@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epiloss.atomic import write_text
+from epiloss._files import write_text
 
 CHILD = Path(__file__).with_name("workloads.py")
 KERNELS = ("compiled", "numpy")
@@ -187,7 +187,7 @@ def measure(size: Size, kernels: Sequence[str]) -> list[Row]:
 
 def has_compiled_kernel() -> bool:
     """Tell whether epiloss was installed with its compiled part."""
-    return importlib.util.find_spec("epiloss.partition._kernel") is not None
+    return importlib.util.find_spec("epiloss._kernels._kernel") is not None
 
 
 def growth(sizes: Sequence[tuple[int, int]], kernel: str) -> float:

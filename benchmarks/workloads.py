@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 import epiloss
-from epiloss.features import Features
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.input.features import Features
 
 WARM_UP = 500
 EMBEDDED = 768  # from so many columns on they are 32-bit floats of low rank plus noise
@@ -162,8 +162,8 @@ def measured(job: str, n: int, d: int) -> dict[str, float]:
 
 def floor(n: int, d: int) -> dict[str, float]:
     """Time the encoding of all rows by the compiled loops, as one level set: the best pass."""
-    from epiloss.partition import compiled_kernel
-    from epiloss.partition.codes import quantile_edges
+    from epiloss._kernels import compiled as compiled_kernel
+    from epiloss.partition.quantized import quantile_edges
 
     X = draw(n, d).X
     rows, starts = np.arange(n), np.array([0, n])
@@ -247,7 +247,7 @@ def main() -> None:
     job, n, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     others = {"floor": floor, "profile": profile}
     found = others[job](n, d) if job in others else measured(job, n, d)
-    from epiloss.partition.kernel import kernel
+    from epiloss._kernels.dispatch import kernel
 
     wanted = os.environ.get("EPILOSS_KERNEL", "compiled")
     if not kernel().__name__.endswith(f".{wanted}_kernel"):

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pandas
 
 import epiloss
-from epiloss.extraction.frameworks import import_torchvision
+from epiloss.integrations.extraction.frameworks import import_torchvision
 
 if find_spec("torchvision") is not None:
     import_torchvision()  # which transformers loads where it is there

@@ -39,16 +39,17 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss.atomic import write_text
-from epiloss.crossfit import cross_fitted_directions, crossfit_bound
-from epiloss.features import Features
-from epiloss.learners import Blend, Fitted
-from epiloss.levelsets import Codes, uniform_level_sets
+from epiloss._files import write_text
+from epiloss._random import stream
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.level_sets import uniform_level_sets
+from epiloss.estimate import Estimate
+from epiloss.estimation.crossfit.bound import cross_fitted_directions, crossfit_bound
+from epiloss.estimation.crossfit.learners import Blend, Fitted
+from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner
 from epiloss.partition.tree import TreePartitioner
-from epiloss.planning import stream
-from epiloss.results import Estimate
-from epiloss.scoring import Brier, Floats
+from epiloss.scoring import Brier
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid
 from repetitions import as_csv, repeated
 

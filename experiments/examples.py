@@ -18,7 +18,7 @@ import numpy as np
 
 import epiloss
 from epiloss import Audit, Estimate
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 from epiloss.simulate import Link, Problem, Sample, Sigmoid, Truth
 from examples_pictures import (
     binning_picture,

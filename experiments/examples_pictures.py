@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epiloss.plot.style import BLUE, GREEN, ORANGE, SKY, VERMILLION, diagonal, faded, matplotlib_modules
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.presentation.plot.style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    SKY,
+    VERMILLION,
+    diagonal,
+    faded,
+    matplotlib_modules,
+)
 from epiloss.simulate import Link
 from study_pictures import save
 

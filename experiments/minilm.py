@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError
-from epiloss.extraction.frameworks import package, torch_module
+from epiloss.integrations.extraction.frameworks import package, torch_module
 from protocol import MissingError, progress
 from study_sources import pip_download, wheel_members
 

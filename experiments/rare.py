@@ -21,9 +21,10 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss.atomic import write_text
-from epiloss.results import Estimate
-from epiloss.scoring import Floats, Log
+from epiloss._files import write_text
+from epiloss._typing import Floats
+from epiloss.estimate import Estimate
+from epiloss.scoring import Log
 from repetitions import as_csv, repeated
 
 BOUNDS = ("crossfit", "partition")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import epiloss
 from epiloss import Estimate
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 from protocol import (
     REGION_RATIO,
     MissingError,
@@ -252,7 +252,7 @@ def paragraph(found: Sequence[Found], n_dropped: int) -> str:
 
 def picture(found: Sequence[Found], path: Path) -> Path:
     """Draw, for each domain, the measured loss as a line and the bounds by features as points."""
-    from epiloss.plot.style import BLUE, ORANGE, faded, matplotlib_modules
+    from epiloss.presentation.plot.style import BLUE, ORANGE, faded, matplotlib_modules
     from study_pictures import save
 
     names = list(found[0].partition)

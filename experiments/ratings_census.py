@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss import Estimate
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 from protocol import SCALE, Line, MissingError, Section, measure
 from study_claims import kept_by_recalibration
 from study_sources import kept
@@ -71,7 +71,7 @@ def bundled_census(seed: int) -> Rows:
     from sklearn.model_selection import cross_val_predict
     from sklearn.preprocessing import OrdinalEncoder
 
-    from epiloss.data import NUMERIC, load_census_income
+    from epiloss.datasets import NUMERIC, load_census_income
 
     demo = load_census_income()
     words = np.column_stack([demo.X[name] for name in demo.X if name not in NUMERIC])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 from study_sources import pip_download, tar_member
 
 SOURCE = ("vaderSentiment==3.3.2", "vaderSentiment-3.3.2.tar.gz")

@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 
 from epiloss import Audit, Estimate
-from epiloss.atomic import replacing
-from epiloss.plot import GroupingDisplay
-from epiloss.plot.style import BLUE, ORANGE, SKY, faded, legend_below, matplotlib_modules, plain
+from epiloss._files import replacing
+from epiloss.presentation.plot import GroupingDisplay
+from epiloss.presentation.plot.style import (
+    BLUE,
+    ORANGE,
+    SKY,
+    faded,
+    legend_below,
+    matplotlib_modules,
+    plain,
+)
 from protocol import Line, doubled
 
 RESOLUTION = 110  # dots per inch

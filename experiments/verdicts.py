@@ -25,9 +25,9 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss.atomic import write_text
+from epiloss._files import write_text
+from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, TOLERANCE, UNCLEAR
 from epiloss.simulate import Sample, Sigmoid
-from epiloss.verdict import FINE, RECALIBRATE, REPAIR, TOLERANCE, UNCLEAR
 from repetitions import as_csv, repeated
 
 KINDS = (FINE, RECALIBRATE, REPAIR, UNCLEAR)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError
-from epiloss.extraction.frameworks import package, torch_module
+from epiloss.integrations.extraction.frameworks import package, torch_module
 from protocol import MissingError
 from study_sources import debian_package, pip_download, tar_member, wheel_members
 

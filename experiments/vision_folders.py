@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from corruptions import drawn
 from epiloss.errors import MissingExtraError
-from epiloss.extraction.frameworks import package, torch_module
+from epiloss.integrations.extraction.frameworks import package, torch_module
 from protocol import MissingError
 
 ENDINGS = {".jpeg", ".jpg", ".png"}

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 import corruptions
 import epiloss
 from epiloss.errors import MissingExtraError
-from epiloss.extraction.frameworks import package, torch_module
+from epiloss.integrations.extraction.frameworks import package, torch_module
 from protocol import Line, MissingError, Section, progress
 from study_claims import direction, kept_by_recalibration
 from study_sources import kept

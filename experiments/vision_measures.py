@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import epiloss
 from epiloss import Audit
-from epiloss.comparison import compared
-from epiloss.files import read_file
-from epiloss.plot import HeterogeneityDisplay
-from epiloss.plot.style import matplotlib_modules, plain
+from epiloss.analysis.comparison import compared
+from epiloss.presentation.plot import HeterogeneityDisplay
+from epiloss.presentation.plot.style import matplotlib_modules, plain
+from epiloss.sources.whole_files import read_file
 from protocol import Line, doubled, measure
 from study_pictures import bars, keep_fullest_legend, save
 

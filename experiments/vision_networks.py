@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epiloss.extraction.frameworks import import_torchvision
+from epiloss.integrations.extraction.frameworks import import_torchvision
 
 WEIGHTS = "IMAGENET1K_V1"
 RESIZED, CROPPED = 256, 224  # pixels, the paper's for all networks

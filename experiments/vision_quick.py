@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import vision_folders as folders
-from epiloss.extraction.frameworks import torch_module
+from epiloss.integrations.extraction.frameworks import torch_module
 from protocol import MissingError, Section
 from vision_imagenet import section
 from vision_networks import paper_transform

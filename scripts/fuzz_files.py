@@ -40,8 +40,8 @@ from pyarrow import feather, parquet
 
 import damage
 import epiloss
-from epiloss import files
 from epiloss.repair.saved import load_repair
+from epiloss.sources import whole_files as files
 from epiloss.streaming.checkpoint import sealed, unsealed
 
 ROOM = 2**30  # bytes that a case may take beside what is loaded

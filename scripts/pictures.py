@@ -28,9 +28,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 import epiloss
-from epiloss.atomic import replacing
-from epiloss.data import NUMERIC, DemoData, load_census_income
-from epiloss.plot import CurveDisplay, HeterogeneityDisplay, LedgerDisplay, SimulationDisplay
+from epiloss._files import replacing
+from epiloss.datasets import NUMERIC, DemoData, load_census_income
+from epiloss.presentation.plot import (
+    CurveDisplay,
+    HeterogeneityDisplay,
+    LedgerDisplay,
+    SimulationDisplay,
+)
 from epiloss.simulate import Sigmoid
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"

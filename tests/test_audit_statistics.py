@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.features import Features
-from epiloss.levelsets import Codes, uniform_level_sets
+from epiloss._typing import Codes, Floats
+from epiloss.auditing.result import Audit
+from epiloss.calibration.level_sets import uniform_level_sets
+from epiloss.input.features import Features
 from epiloss.partition import Partition, Partitioner, resolve_partition
 from epiloss.partition.base import LearningRows
-from epiloss.results import Audit
-from epiloss.scoring import Floats, Log
+from epiloss.scoring import Log
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid, problems
 
 REPETITIONS = 60

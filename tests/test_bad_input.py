@@ -24,7 +24,7 @@ import pytest
 from pyarrow import parquet
 
 import epiloss
-from epiloss.cli import main
+from epiloss.cli.main import main
 
 N = 400
 G = np.random.default_rng(0)

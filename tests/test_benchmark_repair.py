@@ -20,7 +20,7 @@ from sklearn.isotonic import IsotonicRegression
 import epiloss
 import repair as benchmark
 import repair_data
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 from epiloss.simulate import MultiClass, Problem, Sigmoid
 from repair import Difference, Line, Measured, difference, judge, lines_of, row_scores
 

@@ -49,7 +49,7 @@ def test_scale_is_measured_and_killed_workers_change_nothing(tmp_path: Path) -> 
 @pytest.mark.slow
 @needs_glest
 def test_speed_is_measured_beside_the_peer_and_judged(tmp_path: Path) -> None:
-    compiled = importlib.util.find_spec("epiloss.partition._kernel") is not None
+    compiled = importlib.util.find_spec("epiloss._kernels._kernel") is not None
     kernels = ["compiled", "numpy"] if compiled else ["numpy"]
     chosen = "both" if compiled else "numpy"
     printed, saved = run("speed.py", tmp_path / "made" / "speed.json", "--kernel", chosen)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import epiloss
-from epiloss.features import Features
-from epiloss.streaming.repaired import repair_table
+from epiloss.input.features import Features
+from epiloss.repair.apply_table import repair_table
 
 CODES = [6, None, 10, 6]
 DECLARED: dict[str, Any] = {

@@ -19,8 +19,8 @@ import pytest
 from pyarrow import csv, feather, parquet
 
 import epiloss
-from epiloss.cli import main
-from epiloss.files import read_file
+from epiloss.cli.main import main
+from epiloss.sources.whole_files import read_file
 
 N = 400
 _generator = np.random.default_rng(0)

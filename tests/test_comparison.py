@@ -12,8 +12,9 @@ import pytest
 from scipy.special import expit, logit
 
 import epiloss
-from epiloss.comparison import Comparison, paired_difference
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.analysis.comparison import Comparison
+from epiloss.auditing.differences import paired_difference
 from epiloss.simulate import MultiClass, Sample, Sigmoid
 
 LOSSES = ["score", "calibration_loss", "grouping_loss"]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.features import Features
+from epiloss._typing import Floats
+from epiloss.estimate import Estimate
+from epiloss.input.features import Features
 from epiloss.partition.tree import TreePartitioner
-from epiloss.results import Estimate
-from epiloss.scoring import Floats
 from epiloss.simulate import Sample
 
 SCRIPT = Path(__file__).parents[1] / "experiments" / "coverage.py"

@@ -9,14 +9,14 @@ import pytest
 from scipy.special import logit
 
 import epiloss
-from epiloss.crossfit import Directions, cross_fitted_directions, crossfit_bound
+from epiloss._random import stream
 from epiloss.errors import OptionError
-from epiloss.features import Features
-from epiloss.learners import Blend
-from epiloss.planning import stream
+from epiloss.estimation.crossfit.bound import Directions, cross_fitted_directions, crossfit_bound
+from epiloss.estimation.crossfit.learners import Blend
+from epiloss.estimation.crossfit.tilts import tilts_of
+from epiloss.input.features import Features
 from epiloss.scoring import Brier, Log, ScoringRule
 from epiloss.simulate import Sigmoid
-from epiloss.tilts import tilts_of
 
 
 class Oracle:

@@ -11,7 +11,8 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.neighbors import KNeighborsRegressor
 
 import epiloss
-from epiloss.curves import (
+from epiloss._typing import Floats
+from epiloss.calibration.curves import (
     CurveFitter,
     GivenCurve,
     InterpolatedCurve,
@@ -23,9 +24,8 @@ from epiloss.curves import (
     fit_vector_curve_pair,
     resolve_curve,
 )
+from epiloss.calibration.smoothers import DistinctScores
 from epiloss.errors import DataError, OptionError
-from epiloss.scoring import Floats
-from epiloss.smoothing import DistinctScores
 
 LAW = settings(deadline=None, derandomize=True, max_examples=10)
 FITTERS: dict[str, CurveFitter] = {

@@ -8,9 +8,9 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from epiloss.data import NUMERIC, DemoData, load_census_income
+from epiloss.datasets import NUMERIC, DemoData, load_census_income
 
-FILES = resources.files("epiloss.data")
+FILES = resources.files("epiloss.datasets")
 TEXT = (
     "sex",
     "race",

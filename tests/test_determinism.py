@@ -18,8 +18,8 @@ import threadpoolctl
 
 import epiloss
 from determinism_scenarios import scenarios, write_files
+from epiloss._threads import limited_threads
 from epiloss.simulate import Sigmoid
-from epiloss.thread_limits import limited_threads
 
 SCRIPT = Path(__file__).with_name("determinism_scenarios.py")
 PLAIN = {

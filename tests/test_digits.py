@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import epiloss
-from epiloss.digits import digits_of, loss_spec, rate_spec
-from epiloss.report.pages import audit_page, comparison_page
+from epiloss.number_format import digits_of, loss_spec, rate_spec
+from epiloss.presentation.report.pages import audit_page, comparison_page
 
 
 @given(st.floats(1e-9, 10.0))

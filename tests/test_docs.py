@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import epiloss
-import epiloss.plot
-from epiloss.cli import main
-from epiloss.files import write_table
+import epiloss.presentation.plot
+from epiloss.cli.main import main
 from epiloss.simulate import MultiClass, Sigmoid
+from epiloss.sources.whole_files import write_table
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

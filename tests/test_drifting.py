@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.drifting import Drift
+from epiloss.analysis.drift import Drift
 from epiloss.simulate import MultiClass, Problem, Sigmoid
 
 LOSSES = ["score", "calibration_loss", "grouping_loss"]

@@ -101,7 +101,7 @@ def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
         f"""
         import dask.dataframe
         from distributed import Client, LocalCluster
-        from epiloss.engines.dask import DaskEngine
+        from epiloss.streaming.engines.dask import DaskEngine
         found = {{"own": numbers({str(folder)!r}, engine="dask", n_jobs=2)}}
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
             found["address"] = numbers({str(folder)!r}, engine=f"dask:{{cluster.scheduler_address}}")
@@ -158,7 +158,7 @@ def test_spark_gives_the_same_bits_also_when_a_worker_kills_itself(
         frame.createOrReplaceTempView("logs")
         found["table"] = numbers(session.table("logs"), engine="spark")
 
-        from epiloss.engines import spark
+        from epiloss.streaming.engines import spark
         inner = spark._over_tasks
         def deadly(work, tasks):
             run = inner(work, tasks)
@@ -214,7 +214,7 @@ def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
     _write_poisoned(logs)
     found = script(
         f"""
-        from epiloss.engines import ray as engine
+        from epiloss.streaming.engines import ray as engine
         found = {{"path": numbers({str(folder)!r}, engine="ray")}}
         inner = engine.finished
 
@@ -263,8 +263,8 @@ def test_a_metric_tracks_the_losses_over_batches_and_ranks() -> None:
         pytest.skip("torchmetrics is not installed")
     import torch
 
-    from epiloss.region_plan import RegionPlan
-    from epiloss.torch_metric import GroupingLossMetric
+    from epiloss.analysis.tracking import RegionPlan
+    from epiloss.integrations.torchmetrics import GroupingLossMetric
 
     learn, *batches = (Sigmoid(perturbation="step").sample(3_000, random_state=i) for i in range(5))
     plan = RegionPlan.learn(learn.y, learn.scores, learn.X)

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 
 import epiloss
-from epiloss.auditing import repartitioned
-from epiloss.display import read_display
-from epiloss.results import Audit
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import repartitioned
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Problem
+from epiloss.input.row_display import read_display
 from epiloss.simulate import Sigmoid
-from epiloss.validation import Problem, read_problem
 
 
 @pytest.fixture(scope="module")

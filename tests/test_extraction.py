@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 import epiloss
 from epiloss.errors import DataError, MissingExtraError, OptionError
-from epiloss.files import read_file
+from epiloss.sources.whole_files import read_file
 
 torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 nn = torch.nn
@@ -288,7 +288,7 @@ def test_hugging_face_classifiers_from_a_folder(tmp_path: Path, kind: str) -> No
 
 def for_name(name: str) -> Any:
     """Return the package that a network by name comes from, or skip the test."""
-    from epiloss.extraction import frameworks
+    from epiloss.integrations.extraction import frameworks
 
     kind = name.partition(":")[0]
     package = {"hf": "transformers"}.get(kind, kind)
@@ -492,7 +492,7 @@ def test_a_killed_process_leaves_what_another_one_completes_to_the_same_bytes(tm
 
 def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
     # the largest number of rows that wait at once, over 60 batches
-    from epiloss.extraction import parts
+    from epiloss.integrations.extraction import parts
 
     sizes: list[int] = []
 
@@ -502,7 +502,7 @@ def test_memory_does_not_grow_with_rows(tmp_path: Path) -> None:
             super().write(table, digests)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("epiloss.extraction.run.Parts", Counted)
+        patch.setattr("epiloss.integrations.extraction.run.Parts", Counted)
         x, y = rows(1920)
         epiloss.extract(network(), loader(x, y), tmp_path / "a.parquet")
     assert sum(sizes) == 1920

@@ -178,7 +178,7 @@ else:  # half of it is there
         die()
     atomic._settle = half
 sys.argv = ["epiloss", *{arguments!r}]
-from epiloss.cli import main
+from epiloss.cli.main import main
 main()
 """
 
@@ -303,7 +303,7 @@ def test_every_file_is_written_by_way_of_atomic() -> None:
         imported = {
             alias.name
             for one in ast.walk(tree)
-            if isinstance(one, ast.ImportFrom) and one.module == "epiloss.atomic"
+            if isinstance(one, ast.ImportFrom) and one.module == "epiloss._files"
             for alias in one.names
         }
         for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse
 
 from epiloss import DataError
-from epiloss.features import Features, is_missing
-from epiloss.rules import Step, rule_of
+from epiloss.input.features import Features, is_missing
+from epiloss.partition.descriptions import Step, rule_of
 
 A = np.array([[1.0, -2.5], [0.25, 7.0], [3.0, 0.0]])
 NAMES = ["age", "bmi"]

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, feather, parquet
 
-from epiloss import DataError, files
-from epiloss.files import column, read_file
+from epiloss import DataError
+from epiloss.sources import whole_files as files
+from epiloss.sources.whole_files import column, read_file
 
 N = 12
 Y = np.arange(N) % 2

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import epiloss
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.partition import forest, numpy_kernel, threads
-from epiloss.partition.base import LearningRows, Workers
-from epiloss.partition.codes import quantile_edges
+from epiloss._kernels import reference as numpy_kernel
+from epiloss._kernels import threads
+from epiloss._kernels.dispatch import kernel
+from epiloss._threads import Workers
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
+from epiloss.partition import forest
+from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow
-from epiloss.partition.kernel import kernel
-from epiloss.scoring import Brier, Floats, Log, ScoringRule
+from epiloss.partition.quantized import quantile_edges
+from epiloss.scoring import Brier, Log, ScoringRule
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz_kernel.py"
 spec = importlib.util.spec_from_file_location("fuzz_kernel", SCRIPT)
@@ -78,7 +81,7 @@ def few_valued(seed: int, n: int = 200) -> tuple[np.random.Generator, Floats, ND
 
 def test_compiled_and_numpy_kernels_grow_the_same_forest_bit_for_bit() -> None:
     try:
-        from epiloss.partition import compiled_kernel
+        from epiloss._kernels import compiled as compiled_kernel
     except ImportError:
         pytest.skip("epiloss was installed without its compiled part")
     n_splits = 0
@@ -94,7 +97,7 @@ def test_compiled_and_numpy_kernels_grow_the_same_forest_bit_for_bit() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_and_numpy_kernels_find_the_same_edges_bit_for_bit(dtype: type) -> None:
     try:
-        from epiloss.partition import compiled_kernel
+        from epiloss._kernels import compiled as compiled_kernel
     except ImportError:
         pytest.skip("epiloss was installed without its compiled part")
     for seed in range(200):
@@ -408,7 +411,7 @@ def test_small_leaves_join_as_if_their_splits_were_deleted_one_by_one() -> None:
 AUDITS = """
 import json, sys, warnings
 import numpy as np, epiloss
-from epiloss.partition.kernel import kernel
+from epiloss._kernels.dispatch import kernel
 g = np.random.default_rng(1)
 X, p = g.standard_normal((2_000, 3)), g.random(2_000)
 y = g.random(2_000) < np.clip(p + 0.2 * np.sign(X[:, 0]), 0, 1)
@@ -430,9 +433,9 @@ def run(program: str, asked_for: str = "") -> list[Any]:
 
 
 def test_without_its_compiled_part_an_audit_warns_once_and_every_kernel_gives_the_same() -> None:
-    lost = "import sys; sys.modules['epiloss.partition._kernel'] = None\n"
+    lost = "import sys; sys.modules['epiloss._kernels._kernel'] = None\n"
     name, warned, result = run(lost + AUDITS)
     assert (name, warned) == ("numpy_kernel", ["RuntimeWarning"])
     assert run(AUDITS, "numpy") == ["numpy_kernel", [], result]
-    if importlib.util.find_spec("epiloss.partition._kernel") is not None:
+    if importlib.util.find_spec("epiloss._kernels._kernel") is not None:
         assert run(AUDITS) == ["compiled_kernel", [], result]

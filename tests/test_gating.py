@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from pyarrow import parquet, table
 
 import epiloss
-from epiloss.cli import cli
+from epiloss.analysis.gate import Check, checks, read_limits
+from epiloss.cli.main import cli
 from epiloss.errors import OptionError
-from epiloss.gating import Check, checks, read_limits
-from epiloss.results import Estimate
+from epiloss.estimate import Estimate
 from epiloss.simulate import Sigmoid
 
 

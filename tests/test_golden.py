@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.levelsets import Codes, uniform_level_sets
-from epiloss.losses import LevelSetLosses, conservative_explained_loss, level_set_losses
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.level_sets import uniform_level_sets
+from epiloss.estimation.losses import LevelSetLosses, conservative_explained_loss, level_set_losses
+from epiloss.estimation.region_stats import RegionStats
 from epiloss.partition import pool_small_regions
-from epiloss.regions import RegionStats
-from epiloss.scoring import Floats, resolve_rule
+from epiloss.scoring import resolve_rule
 
 GOLDEN: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "golden" / "partition.json").read_text()

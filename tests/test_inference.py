@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import epiloss
+from epiloss.auditing.result import Audit
+from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.errors import OptionError
-from epiloss.features import Features
-from epiloss.inference import adjusted_pvalues, rate_interval, rate_pvalue, unified_interval
-from epiloss.influence import Influence
-from epiloss.levelsets import uniform_level_sets
+from epiloss.estimation.inference import adjusted_pvalues, rate_interval, rate_pvalue, unified_interval
+from epiloss.estimation.influence import Influence
+from epiloss.estimation.splits import clustered_fold, stratified_fold
+from epiloss.input.features import Features
 from epiloss.partition import TreePartitioner
 from epiloss.partition.base import LearningRows
-from epiloss.results import Audit
 from epiloss.simulate import Sigmoid, problems
-from epiloss.splitting import clustered_fold, stratified_fold
 
 
 def test_rate_intervals_are_those_of_clopper_and_pearson() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import epiloss
 from epiloss import Audit, DataError, OptionError, RegionPlan, RegionStats
-from epiloss.regions import FIELDS
+from epiloss.estimation.region_stats import FIELDS
 from epiloss.scoring import resolve_rule
 
 SCORES = ("any", "ties", "constant", "hard", "denormal", "near the ends")

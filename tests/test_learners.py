@@ -16,10 +16,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
 from epiloss import Audit, Auditor, DataError, Estimate, OptionError
-from epiloss.crossfit import cross_fitted_directions, crossfit_bound
-from epiloss.features import Features
-from epiloss.learners import Blend, Learner, resolve_learner
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.estimation.crossfit.bound import cross_fitted_directions, crossfit_bound
+from epiloss.estimation.crossfit.learners import Blend, Learner, resolve_learner
+from epiloss.input.features import Features
 from epiloss.simulate import Sample, Sigmoid
 
 N = 1_000
@@ -277,7 +277,7 @@ class Recorded:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[int] = []
-        from epiloss import learners, ridges
+        from epiloss.estimation.crossfit import learners, ridges
 
         for part in (ridges.Ridges, learners._Boosted):
             monkeypatch.setattr(part, "fit", self._noting(part.fit))

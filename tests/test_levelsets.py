@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epiloss.errors import OptionError
-from epiloss.levelsets import (
+from epiloss._typing import Floats
+from epiloss.calibration.level_sets import (
     LevelSets,
     VectorLevelSets,
     quantile_level_sets,
@@ -16,7 +16,7 @@ from epiloss.levelsets import (
     simplex_level_sets,
     uniform_level_sets,
 )
-from epiloss.scoring import Floats
+from epiloss.errors import OptionError
 
 LAW = settings(deadline=None, derandomize=True, max_examples=100)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=60).map(np.array)

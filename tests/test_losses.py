@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epiloss.levelsets import Codes
-from epiloss.losses import (
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.losses import (
     LevelSetLosses,
     conservative_explained_loss,
     level_set_losses,
     region_losses,
 )
+from epiloss.estimation.region_stats import RegionStats
 from epiloss.partition import pool_small_regions
-from epiloss.regions import RegionStats
-from epiloss.scoring import Brier, ClassLog, Floats, Log, ScoringRule
+from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=25)
 SPHERICAL = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2), name="spherical")

@@ -16,11 +16,11 @@ import pytest
 
 import epiloss
 from epiloss import DataError
-from epiloss.features import Features
+from epiloss.input.features import Features
+from epiloss.partition.descriptions import Step, rule_of, shown_number
 from epiloss.repair.saved import as_plain
-from epiloss.rules import Step, rule_of, shown_number
-from epiloss.streaming.arrow import FeatureColumns
-from epiloss.streaming.sources import completed, plain_schema
+from epiloss.sources.arrow import FeatureColumns
+from epiloss.sources.base import completed, plain_schema
 
 UNITS: list[Any] = ["s", "ms", "us", "ns"]
 NOON: Any = pd.Series(pd.to_datetime(["2024-01-31 12:00", "NaT", "1969-12-31 18:00"]))
@@ -138,7 +138,7 @@ def test_a_repair_is_the_same_for_dates_of_any_make(tmp_path: Path) -> None:
         np.testing.assert_array_equal(repair.predict({"when": form(later)}, fresh), expected)
     days = pa.array(later.dt.date.to_list())
     pq.write_table(pa.table({"when": days, "p": fresh}), tmp_path / "fresh.parquet")
-    from epiloss.streaming.repaired import repair_table
+    from epiloss.repair.apply_table import repair_table
 
     repair_table(repair, str(tmp_path / "fresh.parquet"), ["p"], tmp_path / "better.parquet")
     written = pq.read_table(tmp_path / "better.parquet").column("p_repaired").to_numpy()

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import epiloss
-from epiloss.features import Features
-from epiloss.pandas_notes import index_columns
-from epiloss.results import Audit
+from epiloss.auditing.result import Audit
+from epiloss.input.features import Features
+from epiloss.input.pandas_metadata import index_columns
 
 N = 600
 REMARK = "is the index of a pandas data frame and is no feature."

@@ -14,9 +14,10 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import epiloss
+from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError, OptionError
-from epiloss.features import Features
-from epiloss.levelsets import Codes
+from epiloss.estimation.region_stats import RegionStats
+from epiloss.input.features import Features
 from epiloss.partition import (
     EstimatorPartitioner,
     KMeansPartitioner,
@@ -28,8 +29,7 @@ from epiloss.partition import (
     resolve_partition,
 )
 from epiloss.partition.base import LearningRows
-from epiloss.regions import RegionStats
-from epiloss.scoring import Brier, Floats, Log, ScoringRule
+from epiloss.scoring import Brier, Log, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=100)
 N_LEVEL_SETS = 3

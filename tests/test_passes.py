@@ -10,11 +10,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from epiloss.levelsets import Grid, LevelSets, quantile_level_sets, uniform_level_sets
-from epiloss.partition import numpy_kernel
-from epiloss.partition.kernel import kernel
-from epiloss.scoring import Floats
-from epiloss.splitting import dealt, sorted_rows
+from epiloss._kernels import reference as numpy_kernel
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.layout import Grid
+from epiloss._typing import Floats
+from epiloss.calibration.halves import dealt, sorted_rows
+from epiloss.calibration.level_sets import LevelSets, quantile_level_sets, uniform_level_sets
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz_kernel.py"
 spec = importlib.util.spec_from_file_location("fuzz_kernel", SCRIPT)
@@ -27,7 +28,7 @@ passed: Callable[[int, ModuleType], list[bytes]] = fuzz_kernel.passed
 
 def test_compiled_and_numpy_passes_give_the_same_bits() -> None:
     try:
-        from epiloss.partition import compiled_kernel
+        from epiloss._kernels import compiled as compiled_kernel
     except ImportError:
         pytest.skip("the compiled part is not installed")
     for seed in range(300):

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
-from epiloss.levelsets import uniform_level_sets
-from epiloss.results import Audit
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.auditing.result import Audit
+from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.simulate import Sample, Sigmoid
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # glest imports pyplot

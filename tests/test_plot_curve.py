@@ -13,10 +13,10 @@ import pytest
 from matplotlib import pyplot
 
 from epiloss import Audit, OptionError, audit
-from epiloss.plot.curve import CurveDisplay
-from epiloss.plot.simulation import SimulationDisplay
-from epiloss.results import Table
+from epiloss.presentation.plot.curve import CurveDisplay
+from epiloss.presentation.plot.simulation import SimulationDisplay
 from epiloss.simulate import MultiClass, Sigmoid
+from epiloss.table import Table
 from test_plot_grouping import STYLES, overlapping
 
 matplotlib.use("Agg")

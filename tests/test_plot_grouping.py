@@ -12,9 +12,9 @@ import pytest
 from matplotlib import colors, pyplot
 
 from epiloss import Audit, GroupingDisplay, MissingExtraError, OptionError, audit
-from epiloss.plot.grouping import fanned, gaps, round_counts, widths
-from epiloss.results import Table
+from epiloss.presentation.plot.grouping import fanned, gaps, round_counts, widths
 from epiloss.simulate import MultiClass, Sigmoid
+from epiloss.table import Table
 
 matplotlib.use("Agg")
 

@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot
 
 from epiloss import Audit, OptionError, audit
-from epiloss.plot.groups import HeterogeneityDisplay, heterogeneity
+from epiloss.presentation.plot.groups import HeterogeneityDisplay, heterogeneity
 from test_plot_grouping import STYLES, overlapping
 
 matplotlib.use("Agg")

@@ -14,10 +14,10 @@ from matplotlib import colors, pyplot
 from scipy.special import expit, logit
 
 from epiloss import Audit, Comparison, Estimate, audit, compare
-from epiloss.plot.comparison import ComparisonDisplay
-from epiloss.plot.ledger import PARTS, LedgerDisplay
-from epiloss.results import Table
+from epiloss.presentation.plot.comparison import ComparisonDisplay
+from epiloss.presentation.plot.ledger import PARTS, LedgerDisplay
 from epiloss.simulate import Sigmoid
+from epiloss.table import Table
 from test_plot_grouping import STYLES, overlapping
 
 matplotlib.use("Agg")

@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 from matplotlib import pyplot
 
-import epiloss.plot
+import epiloss.presentation.plot
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))

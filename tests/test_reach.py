@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import epiloss
-from epiloss.plot import CurveDisplay, GroupingDisplay
-from epiloss.reach import histogram_within, reach_of, reach_to
-from epiloss.report import diagram
-from epiloss.report.pages import audit_card, audit_page
-from epiloss.results import Audit
+from epiloss.auditing.result import Audit
+from epiloss.presentation.axes import histogram_within, reach_of, reach_to
+from epiloss.presentation.plot import CurveDisplay, GroupingDisplay
+from epiloss.presentation.report import diagram
+from epiloss.presentation.report.pages import audit_card, audit_page
 
 
 @given(st.floats(1e-12, 1.0))

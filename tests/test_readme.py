@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from epiloss.cli import cli
+from epiloss.cli.main import cli
 
 README = Path(__file__).parents[1] / "README.md"
 _NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
-from epiloss.levelsets import Codes
-from epiloss.regions import FIELDS, RegionStats
-from epiloss.scoring import Brier, Floats, Log, ScoringRule
+from epiloss.estimation.region_stats import FIELDS, RegionStats
+from epiloss.scoring import Brier, Log, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=40)
 PLAN = ("15 uniform level sets, brier", "tree 7")

@@ -14,8 +14,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import epiloss
 from epiloss import RegionRecalibratedClassifier, RegionRecalibrator, load_repair
-from epiloss.features import Features
-from epiloss.learners import with_score
+from epiloss.estimation.crossfit.learners import with_score
+from epiloss.input.features import Features
 from epiloss.repair.regional import fit_regions
 from epiloss.repair.trees import TreeSum
 from epiloss.simulate import MultiClass, Sample, Sigmoid

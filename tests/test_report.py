@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.display import Display
-from epiloss.report import audit_card, audit_page, comparison_page
-from epiloss.report.diagram import MOST_REGIONS
-from epiloss.results import Audit, Table
+from epiloss.auditing.result import Audit
+from epiloss.input.row_display import Display
+from epiloss.presentation.report import audit_card, audit_page, comparison_page
+from epiloss.presentation.report.diagram import MOST_REGIONS
 from epiloss.simulate import Sigmoid
+from epiloss.table import Table
 
 EVIL = (
     "</script><script>window.pwned=1</script>",

@@ -12,7 +12,7 @@ import pytest
 
 import epiloss
 from browser import chromium, emulate, open_page, requests
-from epiloss.report import audit_card, audit_page, comparison_page
+from epiloss.presentation.report import audit_card, audit_page, comparison_page
 from epiloss.simulate import Sigmoid
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from epiloss import ridges
-from epiloss.features import Features
-from epiloss.ridges import Ridges, design_widths
+from epiloss.estimation.crossfit import ridges
+from epiloss.estimation.crossfit.ridges import Ridges, design_widths
+from epiloss.input.features import Features
 
 ALPHAS = (1e-3, 1.0)
 RNG = np.random.default_rng(0)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import epiloss
-from epiloss import rules
-from epiloss.features import Features
+from epiloss.input.features import Features
+from epiloss.partition import descriptions as rules
 from epiloss.partition import resolve_partition
 from epiloss.partition.base import LearningRows
-from epiloss.rules import Rule, Step, Wording, rule_of, shown_number
+from epiloss.partition.descriptions import Rule, Step, Wording, rule_of, shown_number
 from epiloss.scoring import Brier
 
 

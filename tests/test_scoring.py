@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from epiloss._typing import Floats
 from epiloss.errors import OptionError
-from epiloss.scoring import Brier, ClassLog, Floats, Log, ScoringRule, resolve_rule
+from epiloss.scoring import Brier, ClassLog, Log, ScoringRule, resolve_rule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=50)
 

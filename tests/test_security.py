@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import epiloss
-from epiloss.files import read_file, write_table
+from epiloss.sources.whole_files import read_file, write_table
 
 SOURCES = Path(__file__).parents[1] / "src" / "epiloss"
 ESCAPES = "\x1b[31m\x1b]0;title\x07\u202e\u2066\x9b2J\r[red]bold[/red]"
@@ -188,7 +188,7 @@ def no_names(*given, **_):
     refuse(None, given)
 socket.getaddrinfo = socket.gethostbyname = no_names
 import epiloss
-from epiloss.cli import main
+from epiloss.cli.main import main
 X = None
 result = epiloss.audit("y", "p", sys.argv[1], n_jobs=2, pos_label="yes")
 result.to_html(sys.argv[2])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from epiloss._typing import Floats
 from epiloss.errors import OptionError
-from epiloss.scoring import Floats, ScoringRule, resolve_rule
+from epiloss.scoring import ScoringRule, resolve_rule
 from epiloss.simulate import Link, MultiClass, Problem, Sample, Sigmoid, Truth, problems
 
 SPHERICAL = ScoringRule.from_entropy(

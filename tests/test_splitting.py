@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epiloss.levelsets import Codes
-from epiloss.scoring import Floats
-from epiloss.splitting import Fold, even_halves, stratified_fold
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.halves import even_halves
+from epiloss.estimation.splits import Fold, stratified_fold
 
 LAW = settings(deadline=None, derandomize=True, max_examples=60)
 LEVEL_SETS = st.lists(st.integers(0, 6), min_size=1, max_size=80).map(np.array)

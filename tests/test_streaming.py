@@ -537,8 +537,8 @@ class _StopError(Exception):
 def test_a_run_that_stopped_goes_on_and_ends_with_the_same_bits(
     folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from epiloss.engines import local
-    from epiloss.engines.base import finished
+    from epiloss.streaming.engines import local
+    from epiloss.streaming.engines.base import finished
 
     done: list[str] = []
 
@@ -615,7 +615,7 @@ def test_a_worker_that_dies_does_not_end_the_run(
         parquet.write_table(whole.slice(place * 10_000, 10_000), logs / f"{place}.parquet")
     script = f"""
 import json, os, signal, epiloss
-from epiloss.streaming.file_parts import FilePart
+from epiloss.sources.files import FilePart
 read = FilePart.batches
 def batches(self, columns):
     mark = {str(tmp_path / "died")!r} + str(len(columns))
@@ -713,9 +713,9 @@ def test_arrays_beside_a_path_say_how_columns_are_named() -> None:
 def test_a_repair_is_applied_to_a_folder_batch_by_batch_in_the_order_of_its_rows(
     ending: str, folder: Path, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from epiloss.files import read_file
+    from epiloss.repair.apply_table import repair_table
+    from epiloss.sources.whole_files import read_file
     from epiloss.streaming import sources
-    from epiloss.streaming.repaired import repair_table
 
     monkeypatch.setattr(sources, "_BATCH_ROWS", 3_000)
     names = ["a", "b", "city"]
@@ -733,7 +733,7 @@ def test_a_repair_is_applied_to_a_folder_batch_by_batch_in_the_order_of_its_rows
 def test_a_repair_leaves_rows_without_a_score_without_one_and_names_a_wrong_one(
     whole: Any, tmp_path: Path
 ) -> None:
-    from epiloss.streaming.repaired import repair_table
+    from epiloss.repair.apply_table import repair_table
 
     some = whole.slice(0, 2_000).select(["a", "b", "score", "label"])
     scores = some["score"].to_numpy().copy()

@@ -7,11 +7,11 @@ import pytest
 from scipy.special import logit
 
 import epiloss
-from epiloss.crossfit import Best, Directions, cross_fitted_directions, crossfit_bound
-from epiloss.features import Features
-from epiloss.learners import Blend
+from epiloss.estimation.crossfit.bound import Best, Directions, cross_fitted_directions, crossfit_bound
+from epiloss.estimation.crossfit.learners import Blend
+from epiloss.estimation.crossfit.tilts import tilts_of
+from epiloss.input.features import Features
 from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
-from epiloss.tilts import tilts_of
 
 SPHERICAL = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2))
 RULES = (Brier(), Log(), ClassLog(), SPHERICAL)

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from epiloss import DataError, OptionError
-from epiloss.validation import Problem, read_problem
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Problem
 
 N = 24
 Y = np.arange(N) % 2

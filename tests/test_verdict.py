@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.results import Audit, Estimate
+from epiloss.auditing.result import Audit
+from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, _rates, verdict
+from epiloss.estimate import Estimate
 from epiloss.simulate import Sigmoid
-from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, _rates, verdict
 
 
 @pytest.fixture(scope="module")

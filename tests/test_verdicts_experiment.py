@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
 from epiloss.simulate import Sigmoid
-from epiloss.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "experiments"))

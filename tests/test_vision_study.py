@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
 pytest.importorskip("PIL", reason="needs the extra 'images'")
 sys.path.insert(0, str(Path(__file__).parents[1] / "experiments"))
 
-from epiloss.extraction.frameworks import import_torchvision, package  # noqa: E402
+from epiloss.integrations.extraction.frameworks import import_torchvision, package  # noqa: E402
 
 try:
     import_torchvision()

@@ -9,7 +9,7 @@ point and shows the regions inside it.
 import matplotlib.pyplot as plt
 
 import epiloss
-from epiloss.plot import CurveDisplay, LedgerDisplay
+from epiloss.presentation.plot import CurveDisplay, LedgerDisplay
 from epiloss.simulate import Sigmoid
 
 # %%

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import epiloss
-from epiloss.plot import HeterogeneityDisplay
+from epiloss.presentation.plot import HeterogeneityDisplay
 
 data = epiloss.data.load_census_income()
 X = pd.DataFrame(data.X)

@@ -177,7 +177,7 @@ by_word.plot(partition=None)
 # ``GroupingLossMetric`` is a torchmetrics metric over regions that were learned once. Its one state
 # is a tensor of whole numbers, whose sum over batches and ranks is exact.
 
-from epiloss.torch_metric import GroupingLossMetric
+from epiloss.integrations.torchmetrics import GroupingLossMetric
 
 embedded = np.asarray(table["features"], np.float32)
 first, later = slice(0, 4_000), slice(4_000, None)

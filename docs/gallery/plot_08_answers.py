@@ -18,7 +18,7 @@ import torch
 import transformers
 
 import epiloss
-from epiloss.plot import HeterogeneityDisplay
+from epiloss.presentation.plot import HeterogeneityDisplay
 
 torch.manual_seed(0)
 generator = np.random.default_rng(0)

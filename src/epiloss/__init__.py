@@ -10,67 +10,67 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from epiloss.auditing import audit as audit
-    from epiloss.comparison import Comparison as Comparison
-    from epiloss.comparison import compare as compare
-    from epiloss.decisions import Regret as Regret
-    from epiloss.decisions import regret as regret
-    from epiloss.drifting import Drift as Drift
-    from epiloss.drifting import drift as drift
+    from epiloss.analysis.comparison import Comparison as Comparison
+    from epiloss.analysis.comparison import compare as compare
+    from epiloss.analysis.drift import Drift as Drift
+    from epiloss.analysis.drift import drift as drift
+    from epiloss.analysis.regret import Regret as Regret
+    from epiloss.analysis.regret import regret as regret
+    from epiloss.analysis.tracking import RegionPlan as RegionPlan
+    from epiloss.auditing.result import Audit as Audit
+    from epiloss.auditing.result import Bounds as Bounds
+    from epiloss.auditing.run import audit as audit
     from epiloss.errors import DataError as DataError
     from epiloss.errors import MissingExtraError as MissingExtraError
     from epiloss.errors import OptionError as OptionError
-    from epiloss.estimator import Auditor as Auditor
-    from epiloss.extraction import extract as extract
-    from epiloss.plot.grouping import GroupingDisplay as GroupingDisplay
-    from epiloss.region_plan import RegionPlan as RegionPlan
-    from epiloss.regions import RegionStats as RegionStats
+    from epiloss.estimate import Estimate as Estimate
+    from epiloss.estimation.region_stats import RegionStats as RegionStats
+    from epiloss.integrations.estimator import Auditor as Auditor
+    from epiloss.integrations.extraction import extract as extract
+    from epiloss.integrations.sklearn import loss_scorer as loss_scorer
+    from epiloss.presentation.plot.grouping import GroupingDisplay as GroupingDisplay
     from epiloss.repair import RegionRecalibratedClassifier as RegionRecalibratedClassifier
     from epiloss.repair import RegionRecalibrator as RegionRecalibrator
     from epiloss.repair import load_repair as load_repair
-    from epiloss.repairing import RepairResult as RepairResult
-    from epiloss.results import Audit as Audit
-    from epiloss.results import Bounds as Bounds
-    from epiloss.results import Estimate as Estimate
-    from epiloss.results import Table as Table
-    from epiloss.scorers import loss_scorer as loss_scorer
+    from epiloss.repair.evaluate import RepairResult as RepairResult
     from epiloss.scoring import Brier as Brier
     from epiloss.scoring import Log as Log
     from epiloss.scoring import ScoringRule as ScoringRule
+    from epiloss.table import Table as Table
 
 __version__ = "0.1.0"
 
 # loaded when first used, so that `import epiloss` and `epiloss --help` answer at once
 _HOMES = {
-    "audit": "auditing",
-    "Audit": "results",
-    "Auditor": "estimator",
-    "Bounds": "results",
+    "audit": "auditing.run",
+    "Audit": "auditing.result",
+    "Auditor": "integrations.estimator",
+    "Bounds": "auditing.result",
     "Brier": "scoring",
-    "Comparison": "comparison",
+    "Comparison": "analysis.comparison",
     "DataError": "errors",
-    "Drift": "drifting",
-    "Estimate": "results",
-    "GroupingDisplay": "plot.grouping",
+    "Drift": "analysis.drift",
+    "Estimate": "estimate",
+    "GroupingDisplay": "presentation.plot.grouping",
     "Log": "scoring",
     "MissingExtraError": "errors",
     "OptionError": "errors",
     "RegionRecalibratedClassifier": "repair",
-    "RegionPlan": "region_plan",
+    "RegionPlan": "analysis.tracking",
     "RegionRecalibrator": "repair",
-    "RegionStats": "regions",
-    "Regret": "decisions",
-    "RepairResult": "repairing",
+    "RegionStats": "estimation.region_stats",
+    "Regret": "analysis.regret",
+    "RepairResult": "repair.evaluate",
     "ScoringRule": "scoring",
-    "Table": "results",
-    "compare": "comparison",
-    "drift": "drifting",
-    "extract": "extraction",
+    "Table": "table",
+    "compare": "analysis.comparison",
+    "drift": "analysis.drift",
+    "extract": "integrations.extraction",
     "load_repair": "repair",
-    "loss_scorer": "scorers",
-    "regret": "decisions",
+    "loss_scorer": "integrations.sklearn",
+    "regret": "analysis.regret",
 }
-_MODULES = ("simulate", "data", "plot")
+_MODULES = {"simulate": "simulate", "datasets": "datasets", "plot": "presentation.plot"}
 
 __all__ = [*_HOMES, *_MODULES]
 
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"epiloss.{_HOMES[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"epiloss.{name}")
+        return importlib.import_module(f"epiloss.{_MODULES[name]}")
     raise AttributeError(f"module 'epiloss' has no attribute {name!r}")
 
 

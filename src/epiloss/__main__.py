@@ -1,5 +1,5 @@
 """``python -m epiloss`` is the command ``epiloss``."""
 
-from epiloss.cli import main
+from epiloss.cli.main import main
 
 main()

@@ -11,12 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import psi, xlog1py, xlogy
 
+from epiloss._typing import Floats
 from epiloss.errors import OptionError
-
-Floats = NDArray[np.float64]
 
 
 class ScoringRule(ABC):

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
+from epiloss._typing import Floats
 from epiloss.errors import OptionError
-from epiloss.scoring import Floats, ScoringRule, resolve_rule
+from epiloss.scoring import ScoringRule, resolve_rule
 
 LinkName = Literal["square", "double", "plateau", "half-step"]
 Perturbation = Literal["smooth", "step"]

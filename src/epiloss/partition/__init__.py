@@ -1,7 +1,7 @@
 """Partitions: (features, level set) -> region."""
 
 from epiloss.partition.base import Partition, Partitioner, pool_small_regions
-from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
+from epiloss.partition.custom import EstimatorPartitioner, KMeansPartitioner
 from epiloss.partition.options import resolve_partition
 from epiloss.partition.stump import StumpPartitioner
 from epiloss.partition.tree import TreePartitioner

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.rules import Step
-from epiloss.scoring import Floats, ScoringRule
-from epiloss.thread_limits import limited_threads
-
-Fitted = TypeVar("Fitted")
-Item = TypeVar("Item")
+from epiloss._threads import Fitted, Workers, limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
+from epiloss.partition.descriptions import Step
+from epiloss.scoring import ScoringRule
 
 
 @dataclass(frozen=True)
@@ -109,29 +104,3 @@ def for_each_level_set(
 
     with Workers(n_jobs) as workers:
         return workers.run(one, range(rows.n_level_sets))
-
-
-class Workers:
-    """Threads that stay for a while; with one, the work is done in place.
-
-    Examples
-    --------
-    >>> with Workers(2) as workers:
-    ...     workers.run(abs, [-1, 2])
-    [1, 2]
-    """
-
-    def __init__(self, n_jobs: int | None) -> None:
-        self.n = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
-        self._pool = ThreadPoolExecutor(self.n) if self.n > 1 else None
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-
-    def run(self, work: Callable[[Item], Fitted], items: Iterable[Item]) -> list[Fitted]:
-        """Return ``[work(item) for item in items]``."""
-        return list(map(work, items) if self._pool is None else self._pool.map(work, items))

@@ -8,12 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes, order_by_code
-from epiloss.partition.base import LearningRows, Workers
-from epiloss.partition.codes import CodedFeatures, coded
-from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_trees import (
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.layout import order_by_code
+from epiloss._kernels.reference_trees import (
     CATEGORY,
     ENTROPY,
     NODE,
@@ -22,9 +19,14 @@ from epiloss.partition.numpy_trees import (
     Records,
     offsets,
 )
-from epiloss.partition.threads import Ground, grown_by
-from epiloss.rules import Step
-from epiloss.scoring import Brier, Floats
+from epiloss._kernels.threads import Ground, grown_by
+from epiloss._threads import Workers
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
+from epiloss.partition.base import LearningRows
+from epiloss.partition.descriptions import Step
+from epiloss.partition.quantized import CodedFeatures, coded
+from epiloss.scoring import Brier
 
 _WEIGHT_STEPS = 2**24  # weights are whole numbers of the largest one's steps
 
@@ -51,10 +53,11 @@ class Forest:
 
         def go_down(part: Codes) -> None:
             if len(part):
-                loops.apply(features.take(part), self.nodes, leaves[part[0] : part[-1] + 1])
+                rows = features.source_rows(part)
+                loops.apply(features.source, rows, self.nodes, leaves[part[0] : part[-1] + 1])
 
         if workers.n == 1:
-            loops.apply(features, self.nodes, leaves)
+            loops.apply(features.source, features.source_rows(), self.nodes, leaves)
         else:
             workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
         return leaves

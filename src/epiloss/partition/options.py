@@ -8,7 +8,7 @@ import numpy as np
 
 from epiloss.errors import OptionError
 from epiloss.partition.base import Partitioner
-from epiloss.partition.estimators import EstimatorPartitioner, KMeansPartitioner
+from epiloss.partition.custom import EstimatorPartitioner, KMeansPartitioner
 from epiloss.partition.stump import StumpPartitioner
 from epiloss.partition.tree import TreePartitioner
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes
+from epiloss._typing import Codes
+from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
-from epiloss.rules import Step
+from epiloss.partition.descriptions import Step
 from epiloss.scoring import Brier
 
 _NEARLY_HALF = 0.4  # of the rows, that the smaller side of a column of ties may have

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.partition.base import LearningRows, Partition, Partitioner, Workers
+from epiloss._threads import Workers
+from epiloss._typing import Codes
+from epiloss.input.features import Features
+from epiloss.partition.base import LearningRows, Partition, Partitioner
+from epiloss.partition.descriptions import Step
 from epiloss.partition.forest import Forest, grow
-from epiloss.rules import Step
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from epiloss.curves import InterpolatedCurve
-from epiloss.features import Features
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
+from epiloss.calibration.curves import InterpolatedCurve
+from epiloss.input.features import Features
 
 _KEPT = 0.1  # what is added takes a probability at most nine tenths of its way to 0 or 1
 

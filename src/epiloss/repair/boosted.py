@@ -14,13 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from epiloss.features import Features
-from epiloss.learners import Projection, Regressor, projection, with_score
-from epiloss.levelsets import Codes
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.crossfit.learners import Projection, Regressor, projection, with_score
+from epiloss.estimation.crossfit.ridges import Ridges
+from epiloss.input.features import Features
 from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
 from epiloss.repair.trees import TreeSum
-from epiloss.ridges import Ridges
-from epiloss.scoring import Floats
 
 ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
 # from so many rows on: stages of boosting that may be where it stops, and leaves of its trees

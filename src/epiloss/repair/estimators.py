@@ -12,17 +12,19 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from epiloss.columns import read_scores
+from epiloss._models import fresh
+from epiloss._random import seed_of
+from epiloss._threads import limited_threads
+from epiloss._typing import Floats
 from epiloss.errors import DataError, OptionError
-from epiloss.features import Features
-from epiloss.learners import Regressor, resolve_learner
-from epiloss.models import fresh
-from epiloss.options import seed_of
+from epiloss.estimation.crossfit.learners import Regressor, resolve_learner
+from epiloss.input.arrays import read_scores
+from epiloss.input.checks import read_problem
+from epiloss.input.features import Features
+from epiloss.input.problem import Problem
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
-from epiloss.scoring import Floats, resolve_rule
-from epiloss.thread_limits import limited_threads
-from epiloss.validation import Problem, read_problem
+from epiloss.scoring import resolve_rule
 
 
 class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped

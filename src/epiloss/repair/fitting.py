@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epiloss.curves import InterpolatedCurve, LocalLinear
-from epiloss.features import Features
-from epiloss.influence import dot
-from epiloss.learners import Regressor
-from epiloss.levelsets import Codes
+from epiloss._threads import dot, limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.curves import InterpolatedCurve, LocalLinear
+from epiloss.estimation.crossfit.learners import Regressor
+from epiloss.input.features import Features
 from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import fit_boosted
 from epiloss.repair.regional import fit_regions
-from epiloss.scoring import Floats, ScoringRule
-from epiloss.thread_limits import limited_threads
+from epiloss.scoring import ScoringRule
 
 _FOLDS = 5
 _ONE_FOLD_FROM = 20_000  # rows, from which on one fold left out tells enough

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.partition.base import LearningRows, Workers
+from epiloss._threads import Workers
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
+from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow
 from epiloss.repair.base import moved
-from epiloss.scoring import Brier, Floats
+from epiloss.scoring import Brier
 
 _ROWS_PER_LEVEL_SET = 300
 _MOST_LEVEL_SETS = 15

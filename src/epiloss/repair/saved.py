@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.atomic import write_text
-from epiloss.curves import InterpolatedCurve
+from epiloss._files import write_text
+from epiloss._kernels.reference_trees import NODE, Records
+from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
-from epiloss.features import Features
-from epiloss.learners import Projection
-from epiloss.moments import checked_kind
+from epiloss.estimation.crossfit.learners import Projection
+from epiloss.estimation.crossfit.ridges import Ridges, design_widths
+from epiloss.input.datetimes import checked_kind
+from epiloss.input.features import Features
 from epiloss.partition.forest import Forest
-from epiloss.partition.numpy_trees import NODE, Records
 from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import BoostedCorrection, LinearAndTrees
 from epiloss.repair.estimators import RegionRecalibrator
 from epiloss.repair.regional import RegionalCorrection
 from epiloss.repair.trees import TreeSum
-from epiloss.ridges import Ridges, design_widths
 
 FORMAT, SCHEMA = "epiloss repair", 1
 _MOST_BYTES = 2**26  # a byte of JSON can take twenty of memory

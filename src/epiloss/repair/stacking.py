@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import expit
 
-from epiloss.scoring import Floats
+from epiloss._typing import Floats
 
 _EDGE = 1e-6  # probabilities are kept so far from 0 and 1
 _LEAST_VARIANCE = 1e-4

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.features import Features
-from epiloss.levelsets import Codes
-from epiloss.partition.kernel import kernel
-from epiloss.partition.numpy_trees import NODE, Records
-from epiloss.scoring import Floats
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.reference_trees import NODE, Records
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,13 @@ class TreeSum:
         """Return the sums of the first trees, a column for each number of them."""
         total = np.full(features.n_rows, self.constant)
         columns = np.empty((features.n_rows, len(stages)))
-        loops = kernel()
+        loops, rows = kernel(), features.source_rows()
         for k in range(len(self.roots) + 1):
             for place in (place for place, stage in enumerate(stages) if stage == k):
                 columns[:, place] = total
             if k < len(self.roots):
                 leaves = np.full(features.n_rows, self.roots[k], np.int32)
-                loops.apply(features, self.nodes, leaves)
+                loops.apply(features.source, rows, self.nodes, leaves)
                 total += self.values[leaves]
         return columns
 

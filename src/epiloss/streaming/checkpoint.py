@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from epiloss.atomic import replacing
+from epiloss._files import replacing
 from epiloss.errors import DataError, OptionError, printable
-from epiloss.regions import FIELDS
-from epiloss.streaming.arrow import arrow
+from epiloss.estimation.region_stats import FIELDS
+from epiloss.sources.arrow import arrow
 from epiloss.streaming.passes import (
     KEY,
     ROW,
@@ -24,8 +24,8 @@ from epiloss.streaming.passes import (
     TakeTally,
     Tally,
 )
+from epiloss.streaming.score_cells import cell_shape
 from epiloss.streaming.score_pass import ScoreSum
-from epiloss.streaming.scorecells import cell_shape
 
 _REST = 20  # writing takes at most one part in so many of the time
 _MOST_REGIONS = 2**24

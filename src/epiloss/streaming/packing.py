@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.streaming.arrow import arrow
+from epiloss.sources.arrow import arrow
 
 
 def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any) -> bytes:

@@ -12,20 +12,20 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.auditing import binary_problems
-from epiloss.columns import missing_labels, read_weights
+from epiloss._kernels.dispatch import kernel
 from epiloss.errors import DataError, RowsError, printable
-from epiloss.features import Place
-from epiloss.partition.kernel import kernel
-from epiloss.planning import Plan
-from epiloss.regions import RegionStats, RegionSums
+from epiloss.estimation.learned import Frozen
+from epiloss.estimation.planning import Plan
+from epiloss.estimation.region_stats import RegionStats, RegionSums
+from epiloss.input.arrays import missing_labels, read_weights
+from epiloss.input.features import Place
+from epiloss.input.tasks import binary_problems
 from epiloss.scoring import ScoringRule
-from epiloss.streaming.arrow import arrow, value_counts
-from epiloss.streaming.frozen import Frozen
+from epiloss.sources.arrow import arrow, value_counts
+from epiloss.sources.base import Part
 from epiloss.streaming.packing import packed, unpacked
-from epiloss.streaming.reading import Reader, Roles, named_groups, plain_labels, plain_numbers
-from epiloss.streaming.scorecells import ScoreCells
-from epiloss.streaming.sources import Part
+from epiloss.streaming.reader import Reader, Roles, named_groups, plain_labels, plain_numbers
+from epiloss.streaming.score_cells import ScoreCells
 
 _MOST_LABELS, _MOST_GROUPS = 10_000, 10_000  # more are an identifier, named by mistake
 KEYS = 2**64
@@ -296,7 +296,7 @@ class TakeSurvey(Pass[Survey]):
             n_rows += len(problem.labels)
             low = keys if kept is None else keys[kept]
             if self.with_scores:
-                binaries = binary_problems(problem, self.plan, self.rule)
+                binaries = binary_problems(problem, self.rule)
                 cells = cells or tuple(ScoreCells.empty(len(binaries)) for _ in binaries)
                 half = (low & np.uint64(1)).view(np.int64)
                 for one, binary in zip(cells, binaries, strict=True):
@@ -382,7 +382,7 @@ class TakeTally(Pass[Tally]):
         for batch, _, at in placed(batches, part_name, first_row):
             problem = self.reader.problem(batch, at)
             n_rows += len(problem.labels)
-            binaries = binary_problems(problem, self.plan, self.rule)
+            binaries = binary_problems(problem, self.rule)
             for binary, frozen, region_sums in zip(binaries, self.frozen, sums, strict=True):
                 level_set, region, curves = frozen.placed(binary)
                 region_sums.add(level_set, region, binary.labels, binary.scores, binary.weights, curves)

@@ -9,21 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.auditing import measured
-from epiloss.classes import encode_labels, label_named, positive_class, read_classes
-from epiloss.display import Display
-from epiloss.engines import Engine, resolve_engine
-from epiloss.engines.base import Task
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import measured
 from epiloss.errors import DataError, OptionError, RowsError
-from epiloss.pandas_notes import index_remark
-from epiloss.planning import Plan
-from epiloss.results import Audit
+from epiloss.estimation.planning import Plan
+from epiloss.input.checks import (
+    clipped_remark,
+    dropped_remark,
+    remarks_on,
+    task_and_remarks,
+    weightless_remarks,
+    without_equal_weights,
+)
+from epiloss.input.labels import encode_labels, label_named, positive_class, read_classes
+from epiloss.input.pandas_metadata import index_remark
+from epiloss.input.problem import OneClassError
+from epiloss.input.row_display import Display
 from epiloss.scoring import ScoringRule
-from epiloss.streaming.arrow import INDEX, mark_of
+from epiloss.sources.arrow import INDEX, mark_of
+from epiloss.sources.base import Source
+from epiloss.sources.files import FilePart
+from epiloss.sources.tables import SparkPart, open_source
 from epiloss.streaming.checkpoint import Checkpoint, digest
-from epiloss.streaming.estimating import audit_of_tally, freeze
-from epiloss.streaming.file_parts import FilePart
-from epiloss.streaming.objects import SparkPart, open_source
+from epiloss.streaming.engines import Engine, resolve_engine
+from epiloss.streaming.engines.base import Task
+from epiloss.streaming.from_tally import audit_of_tally, freeze
 from epiloss.streaming.passes import (
     Census,
     Pass,
@@ -34,7 +44,7 @@ from epiloss.streaming.passes import (
     TakeTally,
 )
 from epiloss.streaming.progress import progress
-from epiloss.streaming.reading import Reader, Roles, check_types, choose_roles, reader, score_width
+from epiloss.streaming.reader import Reader, Roles, check_types, choose_roles, reader, score_width
 from epiloss.streaming.sampling import (
     Sample,
     capacity,
@@ -47,16 +57,6 @@ from epiloss.streaming.sampling import (
     without_named_columns,
 )
 from epiloss.streaming.score_pass import ScoreSum, TakeScore
-from epiloss.streaming.sources import Source
-from epiloss.validation import (
-    OneClassError,
-    clipped_remark,
-    dropped_remark,
-    remarks_on,
-    task_and_remarks,
-    weightless_remarks,
-    without_equal_weights,
-)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import FEATURE, DataError, OptionError, RowsError
-from epiloss.features import Place
-from epiloss.streaming.arrow import TEXT, FeatureColumns
+from epiloss.input.checks import varied_remarks
+from epiloss.input.features import Place
+from epiloss.input.problem import Problem
+from epiloss.sources.arrow import TEXT, FeatureColumns
 from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
-from epiloss.streaming.reading import Reader
-from epiloss.validation import Problem, varied_remarks
+from epiloss.streaming.reader import Reader
 
 MOST = 250_000  # rows of a sample, on half of which regions are learned
 _LEAST = 10_000  # rows of a sample; below, the memory is too small

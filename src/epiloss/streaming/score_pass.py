@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from epiloss.auditing import binary_problems, score_sums
-from epiloss.planning import Plan
+from epiloss.estimation.planning import Plan
+from epiloss.input.tasks import binary_problems, score_sums
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.passes import Faults, Pass, PassResult, placed
-from epiloss.streaming.reading import Reader
+from epiloss.streaming.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TakeScore(Pass[ScoreSum]):
         for batch, _, at in placed(batches, part_name, first_row):
             with faults.noted():
                 problem = self.reader.problem(batch, at, features=False)
-                sums = score_sums(binary_problems(problem, self.plan, self.rule))
+                sums = score_sums(binary_problems(problem, self.rule))
                 total = total.merge(ScoreSum(len(problem.labels), *sums))
         faults.tell()
         return total

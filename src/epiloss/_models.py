@@ -1,0 +1,58 @@
+"""Users' own models: fresh copies with a seed, weights where they take them, and a name to print."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from epiloss._typing import Floats
+from epiloss.errors import OptionError, printable
+
+
+def fresh(model: Any, seed: int) -> Any:
+    """Return an unfitted copy; whatever in it is left to chance gets the seed."""
+    if not hasattr(model, "get_params"):
+        return copy.deepcopy(model)
+    from sklearn.base import clone
+
+    new = clone(model)
+    random = {
+        name: seed
+        for name, value in new.get_params().items()
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    if random:
+        new.set_params(**random)
+    return new
+
+
+def fit_weighted(model: Any, X: Any, target: Floats, weights: Floats | None) -> None:
+    """Fit a model, with weights if it takes any."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if weights is not None and has_fit_parameter(model, "sample_weight"):
+        model.fit(X, target, sample_weight=weights)
+    else:
+        model.fit(X, target)
+
+
+def described(model: Any) -> str:
+    """Return a model in one line that does not change from run to run.
+
+    Examples
+    --------
+    >>> described(object())
+    'object'
+    """
+    text = repr(model) if hasattr(model, "get_params") else type(model).__name__
+    return printable(" ".join(text.split()))
+
+
+def predicted_probabilities(estimator: Any, X: Any) -> tuple[Any, list[Any]]:
+    """Return a fitted classifier's probabilities of its classes, and these classes."""
+    if not hasattr(estimator, "predict_proba"):
+        raise OptionError(
+            f"the estimator must have predict_proba, got {type(estimator).__name__}. "
+            "Wrap it in sklearn.calibration.CalibratedClassifierCV, or audit scores of its own."
+        )
+    return estimator.predict_proba(X), list(estimator.classes_)

@@ -1,0 +1,233 @@
+"""Several models on the same rows: which is better, and in which part of the score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from epiloss._files import write_text
+from epiloss._json import SCHEMA, SavedAsJson, for_json
+from epiloss.auditing.differences import LOSSES, paired_difference
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import audit
+from epiloss.errors import DataError, OptionError
+from epiloss.estimate import Estimate, percent
+from epiloss.number_format import loss_spec
+from epiloss.table import Table, aligned
+
+if TYPE_CHECKING:
+    from epiloss.presentation.plot.comparison import ComparisonDisplay
+
+_LEDGER = (*LOSSES, "remainder")
+_AGAIN = "_recalibrated"
+_TITLES = {"grouping_loss": "grouping loss, at least"}
+
+
+@dataclass(frozen=True)
+class Comparison(SavedAsJson):
+    """The audits of several models, the best score first, and how each differs from the baseline.
+
+    ``table`` has a row for each model. ``differences`` has a row for each other model and loss:
+    the model's loss less the baseline's, so a positive difference means that the model is worse.
+    """
+
+    baseline: str
+    table: Table
+    differences: Table
+    audits: Mapping[str, Audit] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+        plain: dict[str, Any] = for_json(
+            {
+                "schema": SCHEMA,
+                "baseline": self.baseline,
+                "table": self.table.to_dict(),
+                "differences": self.differences.to_dict(),
+                "audits": {name: one.to_dict() for name, one in self.audits.items()},
+            }
+        )
+        return plain
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """Return the comparison as a page that needs nothing else, and write it to ``path`` if given."""
+        from epiloss.presentation.report import comparison_page
+
+        text = comparison_page(self, title=title)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def plot(self, ax: Any = None, **layers: Any) -> ComparisonDisplay:
+        """Draw the losses of all models, before and after recalibration where there is one."""
+        from epiloss.presentation.plot.comparison import ComparisonDisplay
+
+        return ComparisonDisplay(self).plot(ax, **layers)
+
+    def __str__(self) -> str:
+        return "\n".join(_text(self))
+
+
+def compare(
+    models: Mapping[str, Any],
+    y_true: Any,
+    X: Any = None,
+    *,
+    baseline: str | None = None,
+    recalibrate: Any = None,
+    **audit_options: Any,
+) -> Comparison:
+    """Audit several models on the same rows, and tell which losses differ.
+
+    All models share the options and the seed. The standard error of a difference is that of the
+    rows' differences: what is hard for both models cancels.
+
+    Parameters
+    ----------
+    models : mapping of names to array-likes (n,) or (n, K)
+        The probabilities of each model.
+    y_true, X : array-likes
+        Labels and features, as in :func:`epiloss.audit`.
+    baseline : str, optional
+        The model that the others are compared with; by default the one with the best score. The
+        p-values are not adjusted for their number, nor for choosing the best of many models: name
+        the baseline where you can.
+    recalibrate : {"isotonic", "sigmoid"} or object with ``fit``/``predict``, optional
+        Also compare the recalibrated scores, in columns that end in ``_recalibrated``.
+    **audit_options
+        Further options of :func:`epiloss.audit`.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(4_000)
+    >>> models = {"logistic": sample.scores, "truth": sample.q}
+    >>> result = epiloss.compare(models, sample.y, sample.X)
+    >>> result.table["name"].tolist(), result.differences["loss"][2]
+    (['truth', 'logistic'], 'grouping_loss')
+    >>> bool(result.differences["difference"][2] > 0.02), bool(result.differences["pvalue"][2] < 0.001)
+    (True, True)
+    """
+    _check_models(models, baseline, y_true)
+    random_state = audit_options.pop("random_state", 0)
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        # drawn once, so that all models are audited on the same splits
+        random_state = int(np.random.default_rng(random_state).integers(2**63))
+    options = {**audit_options, "recalibrate": recalibrate, "random_state": random_state}
+    audits = {name: _audited(name, y_true, y_prob, X, options) for name, y_prob in models.items()}
+    return compared(audits, baseline)
+
+
+def compared(audits: Mapping[str, Audit], baseline: str | None = None) -> Comparison:
+    """Compare audits of the same rows, each perhaps with features of its own.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X)
+    >>> compared({"one": result, "other": result}).differences["difference"].tolist()
+    [0.0, 0.0, 0.0]
+    """
+    ordered = dict(sorted(audits.items(), key=lambda item: item[1].score.value))
+    best = next(iter(ordered)) if baseline is None else baseline
+    return Comparison(best, _table(ordered), _differences(ordered, best), ordered)
+
+
+def _audited(name: str, y_true: Any, y_prob: Any, X: Any, options: Mapping[str, Any]) -> Audit:
+    try:
+        return audit(y_true, y_prob, X, **options)
+    except DataError as error:
+        raise DataError(f"model {name!r}: {error}") from None
+
+
+def _check_models(models: Mapping[str, Any], baseline: str | None, y_true: Any) -> None:
+    if not isinstance(models, Mapping) or not models:
+        got = "an empty one" if isinstance(models, Mapping) else f"a {type(models).__name__}"
+        raise OptionError(
+            f"models must be a mapping of names to probabilities, got {got}. "
+            "Pass, for instance, {'logistic': y_prob}."
+        )
+    unnamed = [name for name in models if not isinstance(name, str)]
+    if unnamed:
+        raise OptionError(f"the names of models must be text, got {unnamed[0]!r}. Use str(name).")
+    if baseline is not None and baseline not in models:
+        raise OptionError(
+            f"baseline must be one of the models {', '.join(map(repr, models))}, got {baseline!r}. "
+            "Leave it out for the one with the best score."
+        )
+    for name, y_prob in models.items():
+        if hasattr(y_prob, "__len__") and hasattr(y_true, "__len__") and len(y_prob) != len(y_true):
+            raise DataError(
+                f"all models must have one row for each of the {len(y_true)} labels, got {len(y_prob)} "
+                f"rows from {name!r}. Predict the same rows with every model."
+            )
+
+
+def _table(audits: Mapping[str, Audit]) -> Table:
+    columns: dict[str, Any] = {"name": np.array(list(audits), object)}
+    for suffix, parts in _versions(audits):
+        for loss in _LEDGER:
+            estimates = [getattr(part, loss) for part in parts]
+            for end, attribute in (("", "value"), ("_low", "low"), ("_high", "high")):
+                columns[f"{loss}{end}{suffix}"] = _numbers(estimates, attribute)
+    return Table(columns)
+
+
+def _differences(audits: Mapping[str, Audit], baseline: str) -> Table:
+    names = list(audits)
+    place = names.index(baseline)
+    rows = [
+        (names[i], loss + suffix, paired_difference(parts[i], parts[place], loss))
+        for i in range(len(names))
+        if i != place
+        for suffix, parts in _versions(audits)
+        for loss in LOSSES
+    ]
+    estimates = [estimate for *_, estimate in rows]
+    return Table(
+        {
+            "name": np.array([name for name, *_ in rows], object),
+            "loss": np.array([loss for _, loss, _ in rows], object),
+            "difference": _numbers(estimates, "value"),
+            **{part: _numbers(estimates, part) for part in ("stderr", "low", "high", "pvalue")},
+        }
+    )
+
+
+def _versions(audits: Mapping[str, Audit]) -> list[tuple[str, list[Audit]]]:
+    """Return the audits of the scores as given and, where there are any, of the recalibrated."""
+    again = [one.recalibrated for one in audits.values() if one.recalibrated is not None]
+    return [("", list(audits.values())), *([(_AGAIN, again)] if again else [])]
+
+
+def _numbers(estimates: Sequence[Estimate], attribute: str) -> Any:
+    values = [getattr(estimate, attribute) for estimate in estimates]
+    return np.array([np.nan if value is None else value for value in values], float)
+
+
+def _text(comparison: Comparison) -> list[str]:
+    first = next(iter(comparison.audits.values()))
+    level = percent(first.options["level"])
+    lines = [f"{first.task} task, rule {first.rule}, {first.n_samples:,} rows, {level} intervals"]
+    spec = loss_spec(*(one.score.value for one in comparison.audits.values()))
+    for suffix, parts in _versions(comparison.audits):
+        cells = [
+            [name, *(f"{getattr(part, loss):{spec}}" for loss in _LEDGER)]
+            for name, part in zip(comparison.audits, parts, strict=True)
+        ]
+        titles = [_TITLES.get(loss, loss.replace("_", " ")) for loss in _LEDGER]
+        lines += ["", *aligned([["recalibrated" if suffix else "as given", *titles], *cells])]
+    table = comparison.differences
+    if not len(table):
+        return lines
+    rows = [[f"less {comparison.baseline}", "loss", "difference", "p-value"]]
+    for name, loss, *numbers, pvalue in zip(*(table[column] for column in table), strict=True):
+        known = np.isfinite(numbers[0])  # a score that is infinite differs by no number
+        shown = [f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"] if known else ["", ""]
+        rows.append([name, loss.replace("_", " "), *shown])
+    return [*lines, "", *aligned(rows)]

@@ -1,0 +1,105 @@
+"""The ledger: a result as a few lines of text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from epiloss.auditing.result import Audit
+from epiloss.estimate import Estimate, percent
+from epiloss.number_format import digits_of, loss_spec
+
+_RULES = {"brier": "Brier score", "log": "log-loss"}
+_LINES = (
+    ("score", "score"),
+    ("calibration_loss", "= calibration loss"),
+    ("grouping_loss", "+ grouping loss"),
+    ("remainder", "+ remainder"),
+)
+_TITLE, _VALUE, _INTERVAL = 32, 12, 21
+
+
+def ledger(audit: Audit) -> str:
+    """Return the ledger, then the terms of the grouping loss, then what to be aware of."""
+    columns = [audit] if audit.recalibrated is None else [audit, audit.recalibrated]
+    spec = loss_spec(*(column.score.value for column in columns))
+    lines = [_headline(audit), "", _titles(audit, len(columns), spec)]
+    for name, title in _LINES:
+        cells = [_with_interval(getattr(column, name), spec) for column in columns]
+        if name == "grouping_loss" and audit.irreducible_loss is None:
+            title += ", at least"
+        lines.append(f"{title:{_TITLE}}{''.join(cells)}".rstrip())
+    if audit.irreducible_loss is not None:
+        measured = _with_interval(audit.irreducible_loss, spec)
+        lines.append(f"{'  (irreducible loss)':{_TITLE}}{measured}".rstrip())
+    lines += ["", *_terms(audit, spec)]
+    lines += ["", textwrap.fill(str(audit.verdict), 100)]
+    notes = [f"note: {warning}" for warning in audit.warnings]
+    if audit.recalibrated is not None:
+        new = [warning for warning in audit.recalibrated.warnings if warning not in audit.warnings]
+        notes += [f"note, recalibrated: {warning}" for warning in new]
+    if notes:
+        lines += ["", *notes]
+    return "\n".join(lines)
+
+
+def _headline(audit: Audit) -> str:
+    rule = _RULES.get(audit.rule, f"rule {audit.rule}")
+    return (
+        f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
+        f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
+        f"{_counted(len(audit.regions), 'region')} by {audit.options['partition']})"
+    )
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _widths(spec: str) -> tuple[int, int]:
+    """Return how wide values and their intervals are."""
+    more = digits_of(spec) - 5
+    return _VALUE + more, _INTERVAL + 2 * more
+
+
+def _titles(audit: Audit, n_columns: int, spec: str) -> str:
+    interval = f"[{percent(audit.options['level'])} interval]"
+    titles = ["as given", "recalibrated"][:n_columns] if n_columns > 1 else ["value"]
+    wide, wider = _widths(spec)
+    cells = "".join(f"{title:>{wide}} {interval:{wider}}" for title in titles)
+    return f"{'':{_TITLE}}{cells}".rstrip()
+
+
+def _with_interval(estimate: Estimate, spec: str) -> str:
+    interval = ""
+    if estimate.low is not None and estimate.high is not None:
+        interval = f"[{estimate.low:{spec}}, {estimate.high:{spec}}]"
+    wide, wider = _widths(spec)
+    return f"{format(estimate.value, spec):>{wide}} {interval:{wider}}"
+
+
+def _terms(audit: Audit, spec: str) -> list[str]:
+    lines = ["lower bounds on the grouping loss"]
+    if audit.crossfit_bound is not None:
+        lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound, spec))
+    lines.append(_bound("explained by the regions", audit.partition_bound, spec))
+    terms = [
+        ("  = plugin", audit.plugin),
+        ("  - bias of small regions", audit.bias),
+        ("  - induced by binning", audit.induced),
+        ("at most it is", audit.bounds.grouping_loss_high),
+    ]
+    wide, _ = _widths(spec)
+    lines += [f"  {title:{_TITLE - 2}}{format(value, spec):>{wide}}" for title, value in terms]
+    if audit.irreducible_loss is None:
+        lines.append(audit.recommendation)
+    low, high = audit.bounds.binning_low, audit.bounds.binning_high
+    if low is not None and high is not None:
+        few = f"z.{digits_of(spec) - 2}f"
+        hidden = f"{low:{few}} to {high:{few}}"
+        lines.append(f"were the curve inside bins unknown, they could hide {hidden} of both")
+    return lines
+
+
+def _bound(title: str, estimate: Estimate, spec: str) -> str:
+    line = f"  {title:{_TITLE - 2}}{_with_interval(estimate, spec)}"
+    return line.rstrip() if estimate.pvalue is None else f"{line} p = {estimate.pvalue:.2g}"

@@ -1,0 +1,157 @@
+"""What an audit rests on: its rows and regions, kept so that it can tell more when asked.
+
+Nothing of it is copied or written out: rules in words, typical rows and the curve's band are worked
+out when somebody looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import shorten
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._random import stream
+from epiloss._typing import Codes, Floats
+from epiloss.auditing.tables import group_rules
+from epiloss.calibration.confidence_band import curve_with_band
+from epiloss.errors import OptionError
+from epiloss.estimation.partition_bound import Evaluation, FoldRegions
+from epiloss.estimation.planning import Plan
+from epiloss.input.problem import Problem
+from epiloss.input.row_display import Display
+from epiloss.partition.descriptions import Rule, Step, Wording
+from epiloss.scoring import ScoringRule
+from epiloss.table import Table
+
+_MOST_COLUMNS = 500  # that typical rows are measured in
+_N_TYPICAL, _SHORT = 3, 40  # rows that stand for a region of an embedding, and their characters
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The checked rows, how they were evaluated, and what the user wants to see of a row.
+
+    Regions are counted in the order of the region table: by class, then by fold.
+    """
+
+    problem: Problem
+    plan: Plan
+    evaluations: tuple[Evaluation, ...]
+    display: Display | None
+    seed: int
+    level: float
+    rule: ScoringRule
+
+    def rules(self, regions: Codes) -> NDArray[Any]:
+        """Return regions in words."""
+        if self.problem.groups is not None:
+            return group_rules(self.evaluations, self.problem.groups)[regions]
+        numbers = [int(region) for region in regions]
+        paths = [self._path(number) for number in numbers]
+        features = self.problem.features
+        rules: Sequence[Rule | None] = [None] * len(paths)
+        if features is not None and not features.is_embedding:
+            rules = Wording(features).rules(path or [] for path in paths)
+        named = map(self._named, numbers, paths, rules)
+        return np.array(list(named), object)
+
+    def rows(self, region: int) -> Codes:
+        """Return the numbers of the rows that were evaluated in a region, as the user counts them."""
+        inside = self._rows(region)
+        return inside if self.problem.rows is None else self.problem.rows[inside]
+
+    def typical_rows(self, region: int, n: int = 8) -> Codes:
+        """Return rows of a region, the nearest to its centre first.
+
+        Distances are in units of each feature's spread; where there are no features, of the score.
+        """
+        inside = self._rows(region)
+        points = self._points(inside)
+        distance = np.nansum((points - _means(points)) ** 2, axis=1)
+        nearest = inside[np.argsort(distance, kind="stable")[:n]]
+        return nearest if self.problem.rows is None else self.problem.rows[nearest]
+
+    def score_and_label(self, region: int, rows: Codes) -> tuple[Floats, Floats]:
+        """Return what rows, as the user counts them, were scored and what came of it."""
+        kept = self.problem.rows
+        places = rows
+        if kept is not None:
+            order = np.argsort(kept)
+            places = order[np.searchsorted(kept, rows, sorter=order)]
+        problem = self.evaluations[self._place(region)[0]].problem
+        return problem.scores[places], problem.labels[places]
+
+    def calibration_curve(self, class_name: str | None = None, n_points: int = 101) -> Table:
+        """Return the calibration curve of the scores as given, with its pointwise band."""
+        names = [one.problem.name for one in self.evaluations]
+        place = (
+            0 if class_name is None else ([str(name) for name in names] + [class_name]).index(class_name)
+        )
+        if place == len(names) or (class_name is None and len(names) > 1):
+            raise OptionError(
+                f"class must be one of {', '.join(map(repr, map(str, names)))}, got {class_name!r}."
+            )
+        return curve_with_band(
+            self.plan.curve,
+            self.evaluations[place].problem,
+            level=self.level,
+            n_points=n_points,
+            generator=stream(self.seed, "bands"),
+        )
+
+    def _place(self, region: int) -> tuple[int, FoldRegions, int]:
+        """Return the class, the fold and the place in it of a region."""
+        for place, one in enumerate(self.evaluations):
+            for fold in one.folds:
+                if region < fold.n:
+                    return place, fold, region
+                region -= fold.n
+        raise OptionError("there is no such region: see the rows of the region table.")
+
+    def _rows(self, region: int) -> Codes:
+        _, fold, cell = self._place(region)
+        return np.asarray(fold.rows[fold.cells == cell], np.int64)
+
+    def _path(self, number: int) -> Sequence[Step] | None:
+        """Return the splits that lead to a region; None where regions are no result of splits."""
+        _, fold, cell = self._place(number)
+        if fold.partition is None:
+            return []
+        return fold.partition.path(int(fold.level_set[cell]), int(fold.region[cell]))
+
+    def _named(self, number: int, path: Sequence[Step] | None, rule: Rule | None) -> str:
+        if path is None:
+            _, fold, cell = self._place(number)
+            assert fold.partition is not None  # whose regions are no result of splits
+            return f"{fold.partition.noun} {int(fold.region[cell])}"
+        if rule is None:
+            return self._like(number) if path else "all of it"
+        return str(rule)
+
+    def _like(self, region: int) -> str:
+        """Name a region by its most typical rows: bounds on an embedding's columns mean nothing."""
+        rows = self.typical_rows(region, _N_TYPICAL).tolist()
+        if self.display is not None and self.display.columns:
+            texts = (" ".join(self.display.texts(row).values()) for row in rows)
+            return "like " + " · ".join(shorten(text, _SHORT, placeholder="…") for text in texts)
+        return f"like {'row' if len(rows) == 1 else 'rows'} {', '.join(map(str, rows))}"
+
+    def _points(self, rows: Codes) -> Floats:
+        features = self.problem.features
+        if features is None:
+            return self.evaluations[0].problem.scores[rows][:, None]
+        columns = np.linspace(0, features.n_columns - 1, min(features.n_columns, _MOST_COLUMNS))
+        inside = features.take(rows)
+        points = np.column_stack([inside.column(int(j)) for j in np.unique(columns.astype(int))])
+        scale = np.sqrt(_means((points - _means(points)) ** 2))
+        return np.asarray(points / np.where(scale > 0, scale, 1.0), float)
+
+
+def _means(points: Floats) -> Floats:
+    """Return the mean of each column, 0 where it has no value."""
+    count = np.maximum((~np.isnan(points)).sum(axis=0), 1)
+    return np.asarray(np.nansum(points, axis=0) / count, float)

@@ -1,0 +1,261 @@
+"""Calibration curves: score -> probability, each fitted in O(n log n) time and O(n) memory."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.halves import dealt, even_halves, sorted_rows
+from epiloss.calibration.smoothers import (
+    DistinctScores,
+    WindowedLines,
+    beta_calibration,
+    calibrated,
+    log_odds_terms,
+    nearest_means,
+    tricube_line,
+)
+from epiloss.errors import DataError, OptionError
+
+Curve = Callable[[Floats], Floats]
+FINEST = 20_000  # smoothers work on at most so many scores: finer steps than any curve needs
+
+
+@dataclass(frozen=True)
+class InterpolatedCurve:
+    """A curve known at some scores, linear between them and flat outside."""
+
+    scores: Floats
+    values: Floats
+
+    def __call__(self, scores: Floats) -> Floats:
+        """Return the probability at each score."""
+        if len(self.scores) == 1:
+            return np.full(np.shape(scores), self.values[0])
+        curve: Floats = kernel().interpolate(self.scores, self.values, scores)
+        return curve
+
+
+class CurveFitter(ABC):
+    """A way to estimate the calibration curve ``C(s) = E[Y | S = s]``."""
+
+    @abstractmethod
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Fit the curve to rows gathered by score."""
+
+    def fit(self, scores: Floats, labels: Floats, weights: Floats | None = None) -> Curve:
+        """Fit the curve to rows."""
+        return self.fit_distinct(DistinctScores.gather(scores, labels, weights))
+
+
+@dataclass(frozen=True)
+class LocalLinear(CurveFitter):
+    """Least-squares lines in sliding windows of equal mass; leave-one-out chooses their size.
+
+    The line's abscissa is the beta-calibrated score, so that the widest window is a parametric
+    recalibration, and narrower ones are taken only where the labels ask for them.
+
+    Examples
+    --------
+    >>> s = np.linspace(0, 1, 2001)
+    >>> y = (np.arange(2001) * 0.618 % 1 < s**2).astype(float)
+    >>> curve = LocalLinear().fit(s, y)
+    >>> bool(abs(curve(np.array([0.5]))[0] - 0.25) < 0.03)
+    True
+    """
+
+    n_windows: int = 12
+    finest: int = 5_000  # blocks of scores: a line through a window needs no finer steps
+    coarse: int = 1_000  # blocks that tell which window is best
+
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
+        rows = rows.in_blocks(self.finest)
+        mass = float(rows.weight.sum())
+        narrowest, widest = math.log(min(30.0, mass)), math.log(2 * mass)
+        windows = np.exp(np.linspace(narrowest, widest, self.n_windows))
+        blocks = rows.in_blocks(self.coarse)
+        terms = log_odds_terms(blocks.scores)
+        coefficients = beta_calibration(blocks, terms)
+        rough = WindowedLines.prepare(blocks, calibrated(terms, coefficients))
+        best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
+        lines = WindowedLines.prepare(rows, calibrated(log_odds_terms(rows.scores), coefficients))
+        return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
+
+
+@dataclass(frozen=True)
+class Isotonic(CurveFitter):
+    """The non-decreasing curve nearest to the labels."""
+
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Fit by pooling adjacent violators."""
+        from sklearn.isotonic import isotonic_regression
+
+        values = isotonic_regression(rows.label_mean, sample_weight=rows.weight)
+        return InterpolatedCurve(rows.scores, np.asarray(values, float))
+
+
+@dataclass(frozen=True)
+class Nearest(CurveFitter):
+    """The mean label of the ``k`` nearest scores; by default ``k`` is min(2000, n/10).
+
+    Ties at the border of the window count with the same weight each, so that the result does not
+    depend on the order of the rows.
+    """
+
+    n_neighbors: int | None = None
+
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Average over windows found by bisection in the sorted scores."""
+        rows = rows.in_blocks(FINEST)
+        mass = float(rows.weight.sum())
+        k = float(self.n_neighbors or min(2000, max(1, int(mass / 10 + 1e-9))))
+        return InterpolatedCurve(rows.scores, nearest_means(rows, min(k, mass)))
+
+
+@dataclass(frozen=True)
+class Lowess(CurveFitter):
+    """Tricube-weighted local lines over a fraction of the rows, at points between which it is linear."""
+
+    fraction: float = 0.3
+    n_points: int = 200
+
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Fit a weighted line around each of ``n_points`` scores of equal mass apart."""
+        rows = rows.in_blocks(FINEST)
+        rank, mass = rows.mid_rank, float(rows.weight.sum())
+        targets = np.linspace(rank[0], rank[-1], min(self.n_points, len(rank)))
+        points = np.unique(np.searchsorted(rank, targets, side="left"))
+        half = max(self.fraction * mass / 2, 1.0)
+        values = np.array([tricube_line(rows, rank, int(point), half) for point in points])
+        return InterpolatedCurve(rows.scores[points], np.clip(values, 0, 1))
+
+
+@dataclass(frozen=True)
+class GivenCurve(CurveFitter):
+    """A curve that the user knows already."""
+
+    function: Callable[[Floats], Floats]
+
+    def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Return the given curve, checked at the scores of the data."""
+        values = np.asarray(self.function(rows.scores), float)
+        if values.shape != rows.scores.shape or not ((values >= 0) & (values <= 1)).all():
+            raise DataError(
+                f"curve must map n scores to n probabilities in [0, 1], got {values!r:.80}. "
+                "Clip its output: lambda s: numpy.clip(f(s), 0, 1)."
+            )
+        return lambda scores: np.asarray(self.function(scores), float)
+
+
+def resolve_curve(curve: str | CurveFitter | Callable[[Floats], Floats] | None) -> CurveFitter:
+    """Return the curve that a short-hand or a callable stands for."""
+    if isinstance(curve, CurveFitter):
+        return curve
+    if callable(curve) and not isinstance(curve, type):
+        return GivenCurve(curve)
+    fitters: dict[str | None, CurveFitter] = {
+        None: LocalLinear(),
+        "local-linear": LocalLinear(),
+        "isotonic": Isotonic(),
+        "lowess": Lowess(),
+        "nearest": Nearest(),
+    }
+    if not (curve is None or isinstance(curve, str)) or curve not in fitters:
+        raise OptionError(
+            "curve must be 'local-linear', 'isotonic', 'lowess', 'nearest' or a function from "
+            f"score to probability, got {curve!r}."
+        )
+    return fitters[curve]
+
+
+def fit_curve_pair(
+    fitter: CurveFitter,
+    scores: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    generator: np.random.Generator,
+    clusters: Codes | None = None,
+) -> tuple[Curve, Curve]:
+    """Fit two curves on disjoint random halves, whose errors are therefore independent."""
+    if isinstance(fitter, GivenCurve) or len(scores) < 4:
+        curve = fitter.fit(scores, labels, weights)
+        return curve, curve
+    if weights is None and clusters is None and ((labels == 0) | (labels == 1)).all():
+        scores, labels = sorted_rows(scores, labels)
+        halves = dealt(len(scores), generator)
+    else:
+        order = np.argsort(scores)  # equal scores are told apart by what the rows hold
+        scores, labels = scores[order], labels[order]
+        weights = None if weights is None else weights[order]
+        clusters = None if clusters is None else clusters[order]
+        halves = even_halves(scores, labels, weights, clusters, generator)
+    a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
+    return a, b
+
+
+def fit_vector_curve_pair(
+    vectors: Floats,
+    scores: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    generator: np.random.Generator,
+    clusters: Codes | None = None,
+) -> tuple[Floats, Floats]:
+    """Fit two logistic curves of a class over whole score vectors, on disjoint random halves.
+
+    Their terms are the logarithms of all scores and the log-odds of the class's own, so that a
+    calibrated score is among them. Returns both curves' values for every row.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
+    design = np.column_stack([logs, log_odds_terms(scores).T])
+    values = []
+    for half in even_halves(scores, labels, weights, clusters, generator):
+        if labels[half].min() == labels[half].max():
+            values.append(np.full(len(labels), labels[half][0]))
+            continue
+        model = LogisticRegression(C=1.0, max_iter=300)
+        model.fit(design[half], labels[half], sample_weight=None if weights is None else weights[half])
+        values.append(np.asarray(model.predict_proba(design)[:, 1], float))
+    return values[0], values[1]
+
+
+def cell_mean_pair(
+    cell: Codes, labels: Floats, weights: Floats | None, halves: tuple[Codes, Codes]
+) -> tuple[Floats, Floats]:
+    """Return for each row the mean label of its cell in either half of the rows.
+
+    That is the calibrated score where all rows of a cell have one score; a half without rows of a cell
+    has the mean of all.
+
+    Examples
+    --------
+    >>> halves = np.array([0, 1]), np.array([2, 3])
+    >>> a, b = cell_mean_pair(np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 1.0, 0.0]), None, halves)
+    >>> a.tolist(), b.tolist()
+    ([0.5, 0.5, 0.5, 0.0], [1.0, 1.0, 1.0, 0.0])
+    """
+    weight = np.ones(len(labels)) if weights is None else weights
+    n_cells = int(cell.max()) + 1
+    total = np.bincount(cell, weight, n_cells)
+    mean = np.bincount(cell, weight * labels, n_cells) / np.where(total > 0, total, 1.0)
+    pair = []
+    for half in halves:
+        inside = np.bincount(cell[half], weight[half], n_cells)
+        ones = np.bincount(cell[half], weight[half] * labels[half], n_cells)
+        pair.append(np.where(inside > 0, ones / np.where(inside > 0, inside, 1.0), mean)[cell])
+    return pair[0], pair[1]
+
+
+def _fit_on(
+    fitter: CurveFitter, scores: Floats, labels: Floats, weights: Floats | None, rows: Codes
+) -> Curve:
+    return fitter.fit(scores[rows], labels[rows], None if weights is None else weights[rows])

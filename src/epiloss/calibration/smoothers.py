@@ -1,0 +1,196 @@
+"""What the smooth calibration curves compute: lines and means in sliding windows of scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._typing import Codes, Floats
+
+_SHRINKAGE, _ROUGH = 1e-3 * np.eye(3), 1e-3  # of the coefficients of a logistic fit, and its last step
+
+
+@dataclass(frozen=True)
+class DistinctScores:
+    """Rows gathered by equal score, in increasing order: what every curve is fitted on."""
+
+    scores: Floats
+    weight: Floats
+    label_mean: Floats
+    of_one: bool = False  # whether every weight is 1
+
+    @classmethod
+    def gather(cls, scores: Floats, labels: Floats, weights: Floats | None) -> DistinctScores:
+        """Gather rows; the result does not depend on their order, ties included."""
+        if (scores[1:] >= scores[:-1]).all():  # sorted already
+            is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
+            if weights is None and is_first.all():
+                ones = np.broadcast_to(1.0, len(scores))  # without memory
+                return cls(scores, ones, np.asarray(labels, float), of_one=True)
+            distinct, code = scores[is_first], np.cumsum(is_first) - 1
+        else:
+            distinct, code = np.unique(scores, return_inverse=True)
+        weight = np.bincount(code, weights, minlength=len(distinct)).astype(float)
+        positive = np.bincount(code, labels if weights is None else weights * labels)
+        return cls(distinct, weight * (len(scores) / weight.sum()), positive / weight)
+
+    @property
+    def mid_rank(self) -> Floats:
+        """The mass below each score, half of its own included."""
+        if self.of_one:
+            return np.arange(0.5, len(self.weight))
+        rank = np.cumsum(self.weight)
+        rank -= self.weight / 2
+        return rank
+
+    def in_blocks(self, most: int) -> DistinctScores:
+        """Join neighbouring scores into at most ``most`` blocks of about equal mass."""
+        if len(self.scores) <= most:
+            return self
+        total = float(self.weight.sum())
+        place = self.mid_rank
+        place *= most / total
+        code = np.minimum(place, most - 1, out=place).astype(np.int32)
+        first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
+        terms = [self.scores, self.label_mean]
+        if not self.of_one:
+            terms = [self.weight * values for values in terms]
+        weight, score, positive = (np.add.reduceat(one, first) for one in (self.weight, *terms))
+        return DistinctScores(score / weight, weight, positive / weight)
+
+
+@dataclass(frozen=True)
+class WindowedLines:
+    """Cumulative sums from which the line of any window is read off."""
+
+    rows: DistinctScores
+    x: Floats
+    rank: Floats
+    cumulative: Floats  # (5, m + 1): weight, w x, w x^2, w y, w x y
+
+    @classmethod
+    def prepare(cls, rows: DistinctScores, x: Floats) -> WindowedLines:
+        """Return the sums for lines on the abscissa ``x``."""
+        w, y = rows.weight, rows.label_mean
+        x = x - (x * w).sum() / w.sum()  # centred: less cancellation in the cumulative sums
+        cumulative = kernel().cumulative_sums(w, x, y)
+        rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
+        return cls(rows, x, rank, cumulative)
+
+    def fit(self, windows: Floats) -> tuple[Floats, Floats]:
+        """Return the fitted values (windows, scores), and their leverages."""
+        fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, windows)
+        return fitted, leverage
+
+    def leave_one_out(self, windows: Floats) -> Floats:
+        """Return the squared error in each size of windows, of lines that do not know their own row."""
+        error, leverage = self.fit(windows)
+        mean = self.rows.label_mean
+        np.square(np.subtract(mean, error, out=error), out=error)
+        error += mean * (1 - mean)
+        alone = leverage > 1 - 1e-9
+        leverage[alone] = 0.0
+        error /= np.square(np.subtract(1, leverage, out=leverage), out=leverage)
+        error[alone] = 1.0
+        return np.asarray(np.einsum("ij,j->i", error, self.rows.weight), float)
+
+
+def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
+    """Return the coefficients of the logistic fit on the log-odds terms (2, m) of the scores.
+
+    A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
+    or none where the labels are separable, is good enough.
+    """
+    design = np.concatenate([np.ones((1, terms.shape[1])), terms])
+    start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
+    coefficients, weight = start, blocks.weight
+    for _ in range(12):
+        fitted = expit(coefficients @ design)
+        gradient = design @ (weight * (blocks.label_mean - fitted))
+        curvature = (design * (weight * fitted * (1 - fitted))) @ design.T + _SHRINKAGE
+        step = np.linalg.solve(curvature, gradient - _SHRINKAGE @ (coefficients - start))
+        size = float(np.abs(step).max())
+        coefficients = coefficients + step * min(1.0, 2.0 / max(size, 1e-300))
+        if size < _ROUGH:  # of which the next step would be about the square
+            break
+    return coefficients
+
+
+def calibrated(terms: Floats, coefficients: Floats) -> Floats:
+    """Return the beta-calibrated scores, by their log-odds terms (2, m)."""
+    return np.asarray(expit(coefficients[0] + coefficients[1:] @ terms), float)
+
+
+def log_odds_terms(scores: Floats) -> Floats:
+    """Return log s and -log(1-s): (2, m), finite, and distinct for almost all scores that differ."""
+    terms = np.empty((2, len(scores)))
+    np.log(np.maximum(scores, 1e-300), out=terms[0])
+    np.log(np.maximum(1 - scores, 2.0**-53), out=terms[1])
+    np.negative(terms[1], out=terms[1])
+    return terms
+
+
+def nearest_means(rows: DistinctScores, k: float) -> Floats:
+    """Return the weighted mean label of the mass ``k`` nearest to each score."""
+    s = rows.scores
+    mass = np.concatenate([[0.0], np.cumsum(rows.weight)])
+    positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
+    left, right = _windows_of_mass(s, mass, k)
+    reach_left, reach_right = s - s[left], s[right - 1] - s
+    reach = np.maximum(reach_left, reach_right)
+    at_left, at_right = reach_left == reach, (reach_right == reach) & (right - 1 > left)
+    # the farthest score, or both if they are equally far, counts only as far as it is needed
+    inner_left, inner_right = left + at_left, right - at_right
+    inside, ones = mass[inner_right] - mass[inner_left], positive[inner_right] - positive[inner_left]
+    border = mass[right] - mass[left] - inside
+    share = np.clip((k - inside) / border, 0, 1)
+    border_ones = positive[right] - positive[left] - ones
+    means: Floats = (ones + share * border_ones) / (inside + share * border)
+    return np.clip(means, 0, 1)
+
+
+def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
+    """Return the smallest windows of sorted scores, each around its own, that hold mass ``k``."""
+    enough = k * (1 - 1e-12)
+    low, high = np.zeros(len(s)), np.full(len(s), (s[-1] - s[0]) * (1 + 1e-9))
+    for _ in range(60):  # bisection of the radius, for all scores at once
+        radius = (low + high) / 2
+        left = np.searchsorted(s, s - radius, side="left")
+        right = np.searchsorted(s, s + radius, side="right")
+        holds = mass[right] - mass[left] >= enough
+        high, low = np.where(holds, radius, high), np.where(holds, low, radius)
+    high *= 1 + 1e-12  # so that of two scores equally far none is lost to rounding
+    left, right = np.searchsorted(s, s - high, side="left"), np.searchsorted(s, s + high, side="right")
+    for _ in range(3):  # and those that it let in needlessly are taken off again
+        reach = np.maximum(s - s[left], s[right - 1] - s)
+        fewer_left = left + ((s - s[left] == reach) & (reach > 0))
+        fewer_right = right - ((s[right - 1] - s == reach) & (reach > 0))
+        holds = mass[fewer_right] - mass[fewer_left] >= enough
+        left, right = np.where(holds, fewer_left, left), np.where(holds, fewer_right, right)
+    return left, right
+
+
+def tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:
+    """Return the value at one score of the weighted line through its neighbourhood."""
+    mass = rank[-1] + rows.weight[-1] / 2
+    start = np.clip(rank[point] - half, 0, max(mass - 2 * half, 0))
+    slack = 1e-9 * mass  # a rank on the window's border is inside, however it was rounded
+    window = slice(
+        min(int(np.searchsorted(rank, start - slack)), point),
+        max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
+    )
+    x = rows.scores[window] - rows.scores[point]
+    reach = float(np.abs(x).max())
+    x = x / reach / (1 + 1e-9) if reach > 0 else x  # in units of the window: no underflow
+    tricube = (1 - np.abs(x) ** 3) ** 3
+    w = rows.weight[window] * tricube
+    centre = np.average(x, weights=w)
+    spread = float(w @ (x - centre) ** 2)
+    mean = float(np.average(rows.label_mean[window], weights=w))
+    if spread <= 1e-12 * float(w.sum()):
+        return mean
+    slope = float(w @ ((x - centre) * rows.label_mean[window])) / spread
+    return mean - slope * float(centre)

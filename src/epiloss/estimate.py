@@ -1,0 +1,50 @@
+"""Estimate: a value with its uncertainty, and how it prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its uncertainty, where that is known.
+
+    Examples
+    --------
+    >>> f"{Estimate(0.0312, low=0.0274, high=0.035):.3f}", f"{Estimate(0.0312):.3f}"
+    ('0.031 [0.027, 0.035]', '0.031')
+    """
+
+    value: float
+    stderr: float | None = None
+    low: float | None = None
+    high: float | None = None
+    pvalue: float | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        text = format(self.value, spec)
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{format(self.low, spec)}, {format(self.high, spec)}]"
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the fields by name."""
+        return dict(vars(self))
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, with the digits that it has.
+
+    Examples
+    --------
+    >>> percent(0.95), percent(0.995), percent(0.57)
+    ('95%', '99.5%', '57%')
+    """
+    return f"{100 * share:.10g}%"

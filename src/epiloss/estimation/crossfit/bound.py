@@ -1,0 +1,320 @@
+"""A lower bound on the grouping loss without bins: cross-fitted, and free of the curve's errors.
+
+For any function ``t`` of features and score, ``E[t (Q - C)] - E[cost(C, t)]`` is a lower bound on the
+grouping loss, where the cost is the conjugate of the rule's divergence: see ``tilts``. Let ``a`` be a
+tilt learned on other rows, less its mean given the score. With ``r = Y - E[Y|S]``, that of ``t = l a``
+is ``l E[a r] - E[cost(C, l a)]``, which is largest at one length ``l``. Both conditional means are
+projections on splines of the score's rank, so an error of a curve enters only multiplied by another. To
+``a`` a function of the score is added that makes it cost the least, for it has no part in ``E[a r]``.
+
+For the Brier score that is ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``, the inequality of Cauchy and Schwarz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from epiloss._threads import dot
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.curves import LocalLinear
+from epiloss.estimate import Estimate
+from epiloss.estimation.crossfit.learners import Learner
+from epiloss.estimation.crossfit.tilts import Tilts, tilts_of
+from epiloss.estimation.inference import normal_estimate, unified_interval
+from epiloss.estimation.influence import Influence
+from epiloss.input.features import Features
+from epiloss.scoring import ScoringRule
+
+_EXACT, _TINY = 1e-9, 1e-300  # of the length of a tilt, and of a bound
+_BALANCING_STEPS, _LONGEST = 3, 1.0
+
+
+@dataclass(frozen=True)
+class Directions:
+    """For every row, how far its prediction and its label lie from what the score tells.
+
+    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``balanced`` is
+    ``a`` with the mean given the score that costs the least; ``curve`` is ``C``; ``fold`` is the part of
+    the rows that a row was evaluated with. ``inflation`` is how much larger than the spread of rows the
+    noise of their mean is, because they were centred.
+    """
+
+    tilts: Tilts
+    prediction: Floats
+    residual: Floats
+    balanced: Floats
+    curve: Floats
+    fold: Codes
+    weight: Floats
+    inflation: Floats
+
+    def folds(self) -> Iterator[tuple[Codes, Directions]]:
+        """Return the rows of each fold, their numbers first."""
+        arrays = [one.name for one in fields(self) if one.name != "tilts"]
+        for k in np.unique(self.fold):
+            rows = np.flatnonzero(self.fold == k)
+            yield rows, replace(self, **{name: getattr(self, name)[rows] for name in arrays})
+
+    @cached_property
+    def product(self) -> Floats:
+        """``a r`` of each row."""
+        return self.prediction * self.residual
+
+    def cost(self, length: float) -> tuple[Floats, float, float]:
+        """Return each row's cost of ``length`` times ``a``, and the mean slope and curvature in it."""
+        a = self.balanced
+        with np.errstate(over="ignore", invalid="ignore"):  # a tilt that is too long costs too much
+            cost, slope, curvature = self.tilts.cost(self.curve, length * a)
+            return cost, self.mean(a * slope), self.mean(a * a * curvature)
+
+    def contribution(self, values: Floats) -> Floats:
+        """Return each row's weighted deviation from the mean."""
+        total = self.weight.sum()
+        spread: Floats = self.inflation * self.weight * (values - self.mean(values)) / total
+        return spread
+
+    def mean(self, values: Floats) -> float:
+        """Return a weighted mean."""
+        return dot(self.weight, values) / float(self.weight.sum())
+
+
+@dataclass(frozen=True)
+class Best:
+    """The length of ``a`` with the largest bound: each row's cost of it, the bound and its curvature."""
+
+    length: float
+    cost: Floats
+    bound: float
+    curvature: float
+
+    @classmethod
+    def of(cls, directions: Directions) -> Best | None:
+        """Return the best length, by Newton steps, halved until they help; None where ``a`` is 0."""
+        theta, length, bound = directions.mean(directions.product), 0.0, 0.0
+        cost, slope, curvature = directions.cost(length)
+        if not curvature > 0:
+            return None
+        step = theta / curvature
+        while abs(step) > _EXACT * max(abs(length), _EXACT):
+            tried = directions.cost(length + step)
+            found = (length + step) * theta - directions.mean(tried[0])
+            if found >= bound:
+                length, bound, (cost, slope, curvature) = length + step, found, tried
+                step = (theta - slope) / curvature
+            else:
+                step /= 2
+        return cls(length, cost, bound, curvature)
+
+
+@dataclass(frozen=True)
+class CrossfitBound:
+    """The lower bound with its interval, and each row's influence on it."""
+
+    estimate: Estimate
+    influence: Influence
+
+
+def crossfit_bound(
+    directions: Directions, level: float, clusters: Codes | None = None, *, sharing: float = 2.0
+) -> CrossfitBound:
+    """Return the lower bound, the mean over the folds of their largest, less what noise makes of it.
+
+    That is half the variance of ``theta = mean(a r)`` over the curvature: for the Brier score the bound
+    of a fold is ``(theta^2 - var theta) / mean(a^2)``. Folds share learning rows, so the variance of
+    ``theta`` is up to ``sharing`` times what its rows show where there is nothing to learn: the test,
+    and the interval near zero, allow for it.
+    """
+    folds = [
+        _debiased(fold, None if clusters is None else clusters[rows])
+        for rows, fold in directions.folds()
+    ]
+    bounds, noise = np.array(folds).T
+    value = float(bounds.mean())
+    # squared noise varies by twice its square, and by a quarter more as the folds share rows
+    beyond = 2.5 * float(noise @ noise) / len(noise) ** 2
+    best = Best.of(directions)
+    if best is None:
+        flat = Influence(np.zeros(len(directions.weight)))
+        return CrossfitBound(Estimate(0.0, 0.0, 0.0, 0.0, 1.0), flat)
+    theta, curvature = directions.mean(directions.product), directions.cost(0.0)[2]
+    product = directions.contribution(directions.product)
+    theta_stderr = Influence(product).stderr(clusters)
+    pvalue = float(ndtr(-theta / theta_stderr / np.sqrt(sharing))) if theta_stderr > 0 else 1.0
+    root = float(np.copysign(np.sqrt(best.bound), theta))
+    influence = product / np.sqrt(2 * curvature)  # of the root, where that is 0
+    if best.bound > _TINY:
+        gain = best.length * directions.product - best.cost
+        influence = directions.contribution(gain) / (2 * root)
+    learned = np.clip((theta - 1.645 * np.sqrt(sharing) * theta_stderr) / curvature, 0, 1)
+    shared = np.sqrt(sharing - (sharing - 1) * learned)
+    root_stderr = Influence(influence).stderr(clusters) * shared
+    ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
+    low, high = (float((root_stderr * end) ** 2) for end in ends)
+    on_value = Influence(2 * max(root, 0.0) * influence * shared, beyond, beyond)
+    # the value is of each fold by itself and the interval of all together: of few rows they may part
+    stderr = on_value.stderr(clusters)
+    around = normal_estimate(value, stderr, level)
+    if around.low is not None and low > value:
+        low = max(around.low, 0.0)
+    if around.high is not None and high < value:
+        high = around.high
+    estimate = Estimate(value, stderr, low, high, pvalue)
+    return CrossfitBound(estimate, on_value)
+
+
+def average_bounds(
+    parts: Sequence[tuple[Codes, CrossfitBound]],
+    n_rows: int,
+    level: float,
+    clusters: Codes | None = None,
+) -> CrossfitBound:
+    """Return the bound averaged over parts, each with its rows among ``n_rows``, by their number."""
+    total = sum(len(rows) for rows, _ in parts)
+    contribution, beyond, value, pvalue_score = np.zeros(n_rows), 0.0, 0.0, 0.0
+    for rows, bound in parts:
+        share = len(rows) / total
+        contribution[rows] += share * bound.influence.contribution
+        beyond += share**2 * bound.influence.beyond
+        value += share * bound.estimate.value
+        pvalue_score += share * _normal_score(bound.estimate.pvalue)
+    influence = Influence(contribution, beyond, beyond)
+    # the parts share what they learned from, so their scores are averaged and not added up
+    estimate = normal_estimate(value, influence.stderr(clusters), level)
+    return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
+
+
+def sum_of_bounds(
+    bounds: Sequence[CrossfitBound], level: float, clusters: Codes | None = None
+) -> CrossfitBound:
+    """Return the bound on a loss summed over classes; a single one keeps its own interval."""
+    if len(bounds) == 1:
+        return bounds[0]
+    influence = reduce(add, (bound.influence for bound in bounds))
+    estimate = normal_estimate(
+        sum(bound.estimate.value for bound in bounds), influence.stderr(clusters), level
+    )
+    # the smallest of K p-values, taken K times, whatever their dependence
+    least = min(bound.estimate.pvalue or 0.0 for bound in bounds)
+    return CrossfitBound(replace(estimate, pvalue=min(1.0, len(bounds) * least)), influence)
+
+
+def _normal_score(pvalue: float | None) -> float:
+    return float(-ndtri(np.clip(1.0 if pvalue is None else pvalue, 1e-300, 1 - 1e-16)))
+
+
+def _debiased(fold: Directions, clusters: Codes | None) -> tuple[float, float]:
+    """Return the largest bound less what noise makes of it, and the latter."""
+    best = Best.of(fold)
+    if best is None:
+        return 0.0, 0.0
+    noise = Influence(fold.contribution(fold.product)).stderr(clusters) ** 2 / (2 * best.curvature)
+    return best.bound - noise, noise
+
+
+def cross_fitted_directions(
+    features: Features,
+    scores: Floats,
+    labels: Floats,
+    *,
+    rule: ScoringRule,
+    learner: Learner,
+    generator: np.random.Generator,
+    weights: Floats | None = None,
+    clusters: Codes | None = None,
+    n_folds: int = 5,
+) -> Directions:
+    """Learn ``g`` on all folds but one, and centre it and the labels on that one."""
+    features = learner.prepare(features, int(generator.integers(2**31)))
+    fold = (
+        _balanced_folds(scores, n_folds, generator)
+        if clusters is None
+        else generator.permutation(int(clusters.max()) + 1)[clusters] % n_folds
+    )
+    weight = np.ones(len(scores)) if weights is None else weights
+    seeds = generator.integers(2**31, size=n_folds)
+    tilts, base_rate = tilts_of(rule), float(np.average(labels, weights=weights))
+    prediction, residual, balanced, inside, inflation = np.empty((5, len(scores)))
+    for k in range(n_folds):
+        learn, evaluate = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        learn_weights = None if weights is None else weights[learn]
+        curve = LocalLinear().fit(scores[learn], labels[learn], learn_weights)
+        known = tilts.inside(curve(scores[learn]), base_rate)
+        target, target_weights = tilts.task(labels[learn] - known, known, learn_weights)
+        model = learner.fit(features.take(learn), scores[learn], target, target_weights, int(seeds[k]))
+        inside[evaluate] = tilts.inside(curve(scores[evaluate]), base_rate)
+        guess = model.predict(features.take(evaluate), scores[evaluate])
+        splines = _Splines(scores[evaluate], weight[evaluate])
+        both = np.column_stack([tilts.tilt(guess, inside[evaluate]), labels[evaluate]])
+        centred, inflation[evaluate] = splines.centred(both)
+        prediction[evaluate], residual[evaluate] = centred.T
+        balanced[evaluate] = splines.balanced(tilts, inside[evaluate], prediction[evaluate])
+    return Directions(tilts, prediction, residual, balanced, inside, fold, weight, inflation)
+
+
+def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator) -> Codes:
+    """Deal the rows, in the order of their scores, to the folds in random order."""
+    order = np.argsort(scores, kind="stable")
+    n_rounds = -(-len(scores) // n_folds)
+    deal = generator.permuted(np.tile(np.arange(n_folds), (n_rounds, 1)), axis=1).ravel()
+    fold = np.empty(len(scores), np.int64)
+    fold[order] = deal[: len(scores)]
+    return fold
+
+
+class _Splines:
+    """The splines of the score's rank that means given the score are projections on."""
+
+    def __init__(self, scores: Floats, weight: Floats) -> None:
+        self.basis, self.weight = _score_basis(scores, weight), weight
+
+    def centred(self, values: Floats) -> tuple[Floats, float]:
+        """Return the residuals of each column, at their full size.
+
+        The projection takes up part of each row's noise; ``sqrt(n / (n - p))``, which is returned too,
+        restores its variance.
+        """
+        n, n_splines = self.basis.shape
+        inflation = float(np.sqrt(n / max(n - n_splines, 1)))
+        residual = values - self._solved(self.weight, self.weight[:, None] * values)
+        residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
+        return residual * inflation, inflation
+
+    def balanced(self, tilts: Tilts, curve: Floats, a: Floats) -> Floats:
+        """Return ``a`` with the mean given the score of which the tilt costs the least.
+
+        A function of the score alone has no part in ``E[a r]``, so that the bound can only gain.
+        """
+        for _ in range(0 if tilts.is_even else _BALANCING_STEPS):
+            _, slope, curvature = tilts.cost(curve, a)
+            step = self._solved(self.weight * curvature, self.weight * slope)
+            a = a - np.clip(step, -_LONGEST, _LONGEST)
+        return a
+
+    def _solved(self, weight: Floats, values: Floats) -> Floats:
+        """Return the splines that have, weighted, the same products with all of them as the values."""
+        gram = (self.basis.T @ self.basis.multiply(weight[:, None]).tocsr()).toarray()
+        coefficients = np.linalg.lstsq(gram, np.asarray(self.basis.T @ values), rcond=1e-10)[0]
+        return np.asarray(self.basis @ coefficients, float)
+
+
+def _score_basis(scores: Floats, weight: Floats) -> Any:
+    """Return quadratic B-splines of the rank, or indicators where the scores have few values."""
+    from scipy.interpolate import BSpline  # which takes longer to load than all else together
+    from scipy.sparse import csr_array
+
+    n = len(scores)
+    n_intervals = int(np.clip(round(n ** (1 / 3)), 5, 40))
+    distinct, code = np.unique(scores, return_inverse=True)
+    if len(distinct) <= n_intervals + 2:
+        return csr_array((np.ones(n), (np.arange(n), code)), shape=(n, len(distinct)))
+    mass = np.bincount(code, weight)
+    rank = ((np.cumsum(mass) - mass / 2) / mass.sum())[code]
+    knots = np.concatenate([[0, 0], np.linspace(0, 1, n_intervals + 1), [1, 1]])
+    return csr_array(BSpline.design_matrix(rank, knots, 2))

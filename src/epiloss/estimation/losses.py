@@ -1,0 +1,231 @@
+"""Calibration, grouping and induced loss from RegionStats: in total, per level set, per region.
+
+Each storey is the weighted sum of the one below: ``total = sum(share * per level set)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.region_stats import RegionStats
+from epiloss.scoring import Log, ScoringRule
+
+
+@dataclass(frozen=True)
+class RegionLosses:
+    """What each region adds to the explained grouping loss of its level set.
+
+    ``plugin`` is ``h(m) - h(c) - h'(c)(m - c)``, the divergence of the region's rate from its level
+    set's: weighted by the region's share of the level set it adds up to the plugin estimate.
+    """
+
+    level_set: Codes
+    region: Codes
+    n: Floats
+    weight: Floats
+    score_mean: Floats
+    label_mean: Floats
+    level_label_mean: Floats
+    expected_mean: Floats  # the level set's rate, shifted along the curve to the region's scores
+    effective_n: Floats
+    plugin: Floats
+    bias: Floats  # that the noise of its rate adds to ``plugin``
+
+
+@dataclass(frozen=True)
+class LevelSetLosses:
+    """The losses of each level set.
+
+    ``explained = plugin - bias`` and ``grouping_loss = explained - induced``.
+    """
+
+    AVERAGED: ClassVar = (
+        "score_mean",
+        "label_mean",
+        "score",
+        "calibration_loss",
+        "calibration_loss_binned",
+        "calibration_loss_plugin",
+        "plugin",
+        "bias",
+        "induced",
+        "entropy",
+        "score_variance",
+    )
+
+    level_set: Codes
+    n: Floats
+    effective_n: Floats
+    weight: Floats
+    n_regions: Codes
+    score_mean: Floats
+    label_mean: Floats
+    score: Floats
+    calibration_loss: Floats
+    calibration_loss_binned: Floats
+    calibration_loss_plugin: Floats
+    plugin: Floats
+    bias: Floats
+    induced: Floats
+    entropy: Floats
+    score_variance: Floats
+
+    @cached_property
+    def share(self) -> Floats:
+        """The part of the total weight that each level set has."""
+        share: Floats = self.weight / self.weight.sum()
+        return share
+
+    @property
+    def explained(self) -> Floats:
+        """The grouping loss that the regions show, free of the plugin's bias."""
+        return self.plugin - self.bias
+
+    @property
+    def grouping_loss(self) -> Floats:
+        """The lower bound on the grouping loss of each level set."""
+        return self.explained - self.induced
+
+    def total(self, name: str) -> float:
+        """Return one loss over all level sets."""
+        return float(self.share @ getattr(self, name))
+
+
+def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
+    """Return what each region shows of the grouping loss."""
+    levels = stats.by_level_set()
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    level_mean = _probability(levels.mean("label"))[position]
+    label_mean = _probability(stats.mean("label"))
+    tilt = _curve_mean(stats) - _curve_mean(levels)[position]
+    margin = 0.5 / levels.effective_n[position]  # no rate is known to be 0 or 1
+    return RegionLosses(
+        level_set=stats.level_set,
+        region=stats.region,
+        n=stats.n,
+        weight=stats["weight"],
+        score_mean=stats.mean("score"),
+        label_mean=label_mean,
+        level_label_mean=level_mean,
+        expected_mean=np.clip(level_mean + tilt, margin, 1 - margin),
+        effective_n=stats.effective_n,
+        plugin=rule.divergence(level_mean, label_mean),
+        bias=np.where(_several(stats), _debiased_entropy(stats, rule) - rule.entropy(label_mean), 0.0),
+    )
+
+
+def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
+    """Return the losses of each level set; one with a single row contributes nothing.
+
+    In ``exact`` level sets all rows have one score, and nothing is averaged away.
+    """
+    levels = stats.by_level_set()
+    weight, n = levels["weight"], levels.effective_n
+    score_mean, label_mean = _probability(levels.mean("score")), _probability(levels.mean("label"))
+    if not rule.bounded:
+        # a mean below the sums' step is not zero; where it is, it cancels in the calibration loss
+        score_mean = np.clip(score_mean, 2.0**-41, 1 - 2.0**-41)
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    entropy = rule.entropy(label_mean)
+    plugin = entropy - _over_regions(stats, position, rule.entropy(_probability(stats.mean("label"))))
+    explained = _debiased_entropy(levels, rule) - _over_regions(
+        stats, position, _debiased_entropy(stats, rule)
+    )
+    variance = np.maximum(levels.mean("score_sq") - score_mean**2, 0.0)
+    covariance = levels.mean("score_label") - score_mean * label_mean
+    several = _several(levels)
+    size = np.where(several, n, 2.0)
+    binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
+    within = 0.0 if exact else _within_bins(levels, rule, score_mean, label_mean)
+    infinite = levels["n_infinite"] > 0
+    most = 0.0 if several.all() else _most_entropy(rule)
+    return LevelSetLosses(
+        level_set=levels.level_set,
+        n=levels.n,
+        effective_n=n,
+        weight=weight,
+        n_regions=np.bincount(position, minlength=levels.n_cells),
+        score_mean=score_mean,
+        label_mean=label_mean,
+        score=np.where(infinite, np.inf, levels.mean("loss")),
+        calibration_loss=np.where(infinite, np.inf, np.where(several, binned + within, 0.0)),
+        calibration_loss_binned=np.where(several, binned, 0.0),
+        calibration_loss_plugin=rule.divergence(score_mean, label_mean),
+        plugin=np.where(several, plugin, 0.0),
+        bias=np.where(several, plugin - explained, 0.0),
+        induced=_induced(levels, rule),
+        # a single label tells nothing of its level set: then the most that it can be
+        entropy=np.where(several, _debiased_entropy(levels, rule), most),
+        score_variance=variance,
+    )
+
+
+def conservative_explained_loss(stats: RegionStats) -> float:
+    """Return the explained log-loss with a bias that is never positive (digamma entropies)."""
+    levels = stats.by_level_set()
+    position = np.searchsorted(levels.level_set, stats.level_set)
+    below = _over_regions(stats, position, _conservative_entropy(stats, upper=True))
+    explained = np.where(_several(levels), _conservative_entropy(levels, upper=False) - below, 0.0)
+    return float(levels["weight"] @ explained / levels["weight"].sum())
+
+
+def _curve_mean(cells: RegionStats) -> Floats:
+    mean: Floats = (cells.mean("curve_a") + cells.mean("curve_b")) / 2
+    return mean
+
+
+def _several(cells: RegionStats) -> NDArray[np.bool_]:
+    """Tell which cells have more than one independent label."""
+    return np.asarray(cells.effective_n > 1 + 1e-6)
+
+
+def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
+    n = np.where(_several(cells), cells.effective_n, 2.0)  # a single row is dealt with by the caller
+    return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
+
+
+def _most_entropy(rule: ScoringRule) -> float:
+    return float(rule.entropy(np.linspace(0, 1, 1001)).max())
+
+
+def _conservative_entropy(cells: RegionStats, *, upper: bool) -> Floats:
+    n = cells.effective_n
+    ones = _probability(cells.mean("label")) * n
+    return Log().conservative_entropy(np.where(np.abs(ones - n) < 1e-9, n, ones), n, upper=upper)
+
+
+def _over_regions(stats: RegionStats, position: Codes, values: Floats) -> Floats:
+    """Return the weighted mean of ``values`` over the regions of each level set."""
+    total = np.bincount(position, stats["weight"])
+    return np.bincount(position, stats["weight"] * values) / total
+
+
+def _induced(levels: RegionStats, rule: ScoringRule) -> Floats:
+    """Return the h-variance of the calibration curve inside each bin, the curve's noise removed."""
+    a, b = _probability(levels.mean("curve_a")), _probability(levels.mean("curve_b"))
+    return rule.pair_entropy(a, b) - levels.mean("curve_entropy")
+
+
+def _within_bins(
+    levels: RegionStats, rule: ScoringRule, score_mean: Floats, label_mean: Floats
+) -> Floats:
+    """Return the calibration loss that binning averages away: ``E d(S, C) - d(S_B, C_B)``.
+
+    Equal to ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. Where the score is bounded C_B is the
+    mean of the curve; where it is not, that of the labels, which the expected score follows then.
+    """
+    if not rule.bounded:
+        within = _debiased_entropy(levels, rule) - levels.mean("curve_entropy")
+        return levels.mean("expected") - rule.expected(score_mean, label_mean) + within
+    centre = _probability(_curve_mean(levels))
+    return levels.mean("expected") - rule.expected(score_mean, centre) + _induced(levels, rule)
+
+
+def _probability(mean: Floats) -> Floats:
+    return np.minimum(np.maximum(mean, 0.0), 1.0)  # fixed-point steps may leave [0, 1] by 2**-40

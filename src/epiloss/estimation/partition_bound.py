@@ -1,0 +1,327 @@
+"""Learn regions on some rows, add up the others in them, and read off the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._random import stream
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.level_sets import LevelSets, VectorLevelSets, resolve_level_sets
+from epiloss.estimation.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
+from epiloss.estimation.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
+from epiloss.estimation.planning import Plan, Scored, folds_of, scored_anew, scored_as_given, split_folds
+from epiloss.estimation.region_stats import RegionStats
+from epiloss.estimation.splits import Fold
+from epiloss.input.tasks import BinaryProblem
+from epiloss.partition import pool_small_regions
+from epiloss.partition.base import LearningRows, Partition
+from epiloss.scoring import ScoringRule
+
+STEPS = 50  # of the histogram of scores
+
+
+@dataclass(frozen=True)
+class JoinedRegions:
+    """Which region each region of a level set was joined to, itself where it was large enough."""
+
+    level_set: Codes
+    region: Codes
+    into: Codes
+
+
+@dataclass(frozen=True)
+class FoldRegions:
+    """The regions of one fold, in the order of their sums, and which of them each row was in."""
+
+    level_set: Codes
+    region: Codes
+    rows: Codes
+    cells: NDArray[np.int32]
+    partition: Partition | None
+
+    @property
+    def n(self) -> int:
+        """The number of regions."""
+        return len(self.region)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The losses of each level set, averaged over folds, and the regions of every fold."""
+
+    problem: BinaryProblem
+    levels: LevelSetLosses
+    regions: Sequence[RegionLosses]
+    joined: Sequence[JoinedRegions]
+    edges: Floats | None
+    n_evaluated: int
+    influence: Mapping[str, Influence]
+    folds: Sequence[FoldRegions]
+    histogram: Floats  # the weight of rows in equal steps of the score
+    n_rows: int  # of which the problem may hold a sample
+    base_rate: float
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    """The sums of the rows that a fold evaluates, and what each of them adds."""
+
+    stats: RegionStats
+    joined: JoinedRegions
+    terms: RowTerms
+    regions: FoldRegions
+    histogram: Floats
+
+
+def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
+    """Evaluate the scores as they are."""
+    scored = scored_as_given(problem, plan, problem.scores, stream(seed, "curves"))
+    repeats = folds_of(problem, plan, scored.level_set, stream(seed, "splits"))
+    trees = stream(seed, "trees")
+    results = [
+        [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
+    ]
+    bins = scored.level_sets
+    exact = isinstance(bins, VectorLevelSets) and bins.exact
+    levels = _average([_measure(folds, problem.rule, exact=exact) for folds in results])
+    edges = bins.edges if isinstance(bins, LevelSets) else None
+    return evaluation_of(problem, levels, results, edges)
+
+
+def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
+    """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
+    curves, trees = stream(seed, "curves"), stream(seed, "trees")
+    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
+    level_set = raw_levels.assign(problem.scores)
+    repeats = split_folds(problem, plan, level_set, stream(seed, "splits"))
+    results = [
+        [
+            _evaluate_fold(problem, plan, fold, scored_anew(problem, plan, fold, curves), trees)
+            for fold in folds
+        ]
+        for folds in repeats
+    ]
+    # each fold has scores of its own, so that none is measured together with another
+    levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
+    return evaluation_of(
+        problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None
+    )
+
+
+def evaluation_of(
+    problem: BinaryProblem,
+    levels: LevelSetLosses,
+    results: Sequence[Sequence[FoldResult]],
+    edges: Floats | None,
+) -> Evaluation:
+    """Gather what the folds of each repeat have found."""
+    folds = list(chain.from_iterable(results))
+    n_repeats = len(results)  # which count the same rows again
+    levels = replace(levels, n=levels.n / n_repeats, effective_n=levels.effective_n / n_repeats)
+    repeats = [joined_terms([fold.terms for fold in repeat]) for repeat in results]
+    evaluated = np.zeros(len(problem.scores), bool)
+    for fold in folds:
+        evaluated[fold.terms.rows] = True
+    return Evaluation(
+        problem,
+        levels,
+        [region_losses(fold.stats, problem.rule) for fold in folds],
+        [fold.joined for fold in folds],
+        edges,
+        int(np.count_nonzero(evaluated)),
+        influence_of_rows(
+            levels,
+            repeats,
+            len(problem.scores),
+            len(folds),
+            problem.clusters,
+            bounded=problem.rule.bounded,
+        ),
+        [fold.regions for fold in folds],
+        np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
+        len(problem.labels),
+        float(np.average(problem.labels, weights=problem.weights)),
+    )
+
+
+def influence_of_rows(
+    levels: LevelSetLosses,
+    repeats: Sequence[RowTerms],
+    n_rows: int,
+    n_folds: int,
+    clusters: Codes | None,
+    *,
+    bounded: bool,
+) -> Mapping[str, Influence]:
+    """Return each row's influence on the mean over all repeats, of ``n_folds`` folds together."""
+
+    def of(name: str) -> Floats:
+        parts = [terms.contribution(name, n_rows) for terms in repeats]
+        return parts[0] if len(parts) == 1 else np.asarray(np.mean(parts, axis=0), float)
+
+    # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
+    mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
+    noise = float(mean_noise.sum())
+    curve_noise = Influence(of("curve_noise")).by_cluster(clusters).variance
+    # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
+    shown = (noise - curve_noise, noise) if bounded else (0.0, curve_noise)
+    # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
+    # are compared with rates that they have a part in, and with a line in each level set of each
+    # fold. Where there is something to learn the halves learn it from each other, and the excess
+    # makes up for what they then share; a level set in one piece has neither regions nor a line
+    free = np.maximum(levels.n_regions - n_folds, 1)
+    region_noise = 2 * (levels.share * levels.bias) ** 2 / free
+    line_noise = 2 * mean_noise * n_folds / len(repeats)
+    plugin = levels.total("plugin")
+    learned = np.clip(levels.total("explained") / plugin, 0, 1) if plugin > 0 else 0.0
+    divided = levels.n_regions > n_folds
+    excess = (1 - learned) * float((region_noise + line_noise)[divided].sum())
+    least = float(region_noise.sum() + mean_noise[divided].sum())
+    return {
+        "score": Influence(of("score")),
+        "calibration_loss": Influence(of("calibration_loss"), *shown),
+        "grouping_loss": Influence(of("grouping_loss"), -excess, least),
+    }
+
+
+def _evaluate_fold(
+    problem: BinaryProblem, plan: Plan, fold: Fold, scored: Scored, generator: np.random.Generator
+) -> FoldResult:
+    rows = fold.evaluate
+    level_set = scored.level_set[rows]
+    partition = None
+    if problem.groups is not None:
+        region = problem.groups[rows]
+    elif problem.features is None:
+        region = np.zeros_like(level_set)
+    else:
+        partition = plan.partitioner.fit(
+            _learning_rows(problem, fold.learn, scored), generator, plan.n_jobs
+        )
+        region = partition.assign(problem.features.take(rows), level_set)
+    scores, curves = scored.at(rows)
+    labels = problem.labels[rows]
+    weights = None if problem.weights is None else problem.weights[rows]
+    stats, cell = RegionStats.with_cells(
+        level_set,
+        region,
+        labels=labels,
+        scores=scores,
+        rule=problem.rule,
+        weights=weights,
+        clusters=None if problem.clusters is None else problem.clusters[rows],
+        curves=curves,
+    )
+    placed = Placed(rows, level_set, cell, scores, labels, weights, curves)
+    return fold_result(problem, placed, stats, partition)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Rows to evaluate, each in its level set and cell of it, with both curves at its score."""
+
+    rows: Codes
+    level_set: Codes
+    cell: Codes  # the place of its region in the level set among the cells that are added up
+    scores: Floats
+    labels: Floats
+    weights: Floats | None
+    curves: tuple[Floats, Floats] | None
+
+
+def fold_result(
+    problem: BinaryProblem, placed: Placed, stats: RegionStats, partition: Partition | None
+) -> FoldResult:
+    """Join small regions, and tell what each row adds; ``stats`` are those of these rows, or of more."""
+    level_set, scores = placed.level_set, placed.scores
+    join = pool_small_regions if partition is None else partition.join_small
+    sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
+    into = join(stats.level_set, stats.region, sizes)
+    joined = JoinedRegions(stats.level_set, stats.region, into)
+    stats = stats.relabel(into)
+    cells = cell_of(stats, joined.level_set, into).astype(np.int32)[placed.cell]
+    terms = row_terms(
+        placed.rows,
+        stats,
+        level_set,
+        cells,
+        scores=scores,
+        labels=placed.labels,
+        curves=(scores, scores) if placed.curves is None else placed.curves,
+        weights=placed.weights,
+        rule=problem.rule,
+    )
+    regions = FoldRegions(stats.level_set, stats.region, placed.rows, cells, partition)
+    return FoldResult(stats, joined, terms, regions, score_histogram(scores, placed.weights))
+
+
+def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
+    """Return the weight of the scores in each of ``STEPS`` equal steps."""
+    step = np.empty(len(scores), np.uint8)
+    np.multiply(scores, STEPS, out=step, casting="unsafe")
+    np.minimum(step, STEPS - 1, out=step)
+    return np.bincount(step, weights, minlength=STEPS).astype(float)
+
+
+def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> LearningRows:
+    assert problem.features is not None  # regions are learned from features
+    return LearningRows(
+        problem.features.take(rows),
+        problem.labels[rows],
+        scored.level_set[rows],
+        scored.level_sets.n_level_sets,
+        None if problem.weights is None else problem.weights[rows],
+        problem.rule,
+    )
+
+
+def _measure(folds: Sequence[FoldResult], rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
+    """Return the losses of rows evaluated in several folds, each row in one of them.
+
+    Regions are compared with the level set of their own fold, whose noise they share; what does
+    not depend on regions is read off all rows together.
+    """
+    stats = [fold.stats for fold in folds]
+    if len(stats) == 1:
+        return level_set_losses(stats[0], rule, exact=exact)
+    together = stats[0].by_level_set()
+    for part in stats[1:]:
+        together = together.merge(part.by_level_set())
+    whole = level_set_losses(together, rule, exact=exact)
+    parts = _average([level_set_losses(part, rule) for part in stats])
+    return replace(whole, plugin=parts.plugin, bias=parts.bias, n_regions=parts.n_regions)
+
+
+def _average(parts: Sequence[LevelSetLosses]) -> LevelSetLosses:
+    """Return the losses averaged over folds, level set by level set, by the weight of each."""
+    if len(parts) == 1:
+        return parts[0]
+    level_set, position = np.unique(
+        np.concatenate([part.level_set for part in parts]), return_inverse=True
+    )
+    weight = np.concatenate([part.weight for part in parts])
+    total = np.bincount(position, weight).astype(float)
+
+    def mean(name: str) -> Floats:
+        values = np.concatenate([getattr(part, name) for part in parts])
+        return np.asarray(np.bincount(position, weight * values) / total, float)
+
+    n_regions = np.concatenate([part.n_regions for part in parts])
+    n, effective_n = (
+        np.bincount(position, np.concatenate([getattr(part, name) for part in parts])).astype(float)
+        for name in ("n", "effective_n")
+    )
+    averaged = {name: mean(name) for name in LevelSetLosses.AVERAGED}
+    return LevelSetLosses(
+        level_set=level_set,
+        n=n,
+        effective_n=effective_n,
+        weight=total,
+        n_regions=np.bincount(position, n_regions).astype(np.int64),
+        **averaged,
+    )

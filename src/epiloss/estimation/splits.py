@@ -1,0 +1,52 @@
+"""Which rows learn the regions, and which rows evaluate them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._typing import Codes
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Two disjoint sets of rows."""
+
+    learn: Codes
+    evaluate: Codes
+
+    def swapped(self) -> Fold:
+        """Return the fold with the roles exchanged."""
+        return Fold(self.evaluate, self.learn)
+
+
+def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Generator) -> Fold:
+    """Draw ``fraction`` of each level set for learning; what is left over is rounded at random.
+
+    Examples
+    --------
+    >>> fold = stratified_fold(np.repeat([0, 1], 4), 0.5, np.random.default_rng(0))
+    >>> np.bincount(np.repeat([0, 1], 4)[fold.learn]).tolist()
+    [2, 2]
+    """
+    order = generator.permutation(len(level_set))
+    size = np.bincount(level_set)
+    wanted = np.floor(size * fraction + generator.random(len(size))).astype(np.int64)
+    learns = kernel().first_of_each(order, level_set, wanted)
+    return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
+
+
+def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Generator) -> Fold:
+    """Draw whole clusters for learning, so that none has rows on both sides.
+
+    Examples
+    --------
+    >>> fold = clustered_fold(np.array([0, 0, 1, 1]), 0.5, np.random.default_rng(0))
+    >>> len(fold.learn), len(fold.evaluate)
+    (2, 2)
+    """
+    rank = generator.permutation(int(clusters.max()) + 1)[clusters]
+    learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
+    return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))

@@ -1,3 +1,0 @@
-"""Embeddings once, audits many times: a network's scores and features in one file."""
-
-from epiloss.extraction.run import extract as extract

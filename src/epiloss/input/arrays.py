@@ -1,0 +1,253 @@
+"""Columns at the door: scores, labels, weights and groups, each checked by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+
+from epiloss._typing import Floats
+from epiloss.errors import INFINITE, KEY, KIND, MISSING, OUTSIDE, SUM, WEIGHT, DataError, RowsError
+from epiloss.input.features import HERE, Place, is_missing, unmasked
+
+ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
+_ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
+
+
+def as_array(values: Any, what: str) -> NDArray[Any]:
+    """Return values as an array; what a mask hides is missing."""
+    if hasattr(values, "collect") and not hasattr(values, "__array__"):
+        raise DataError(
+            f"{what} must be in memory, got a {type(values).__name__}. Call .collect() first."
+        )
+    try:
+        array = np.asarray(unmasked(values))
+    except ValueError:
+        raise DataError(
+            f"{what} must have rows of equal length, got a ragged list. Pad or cut them."
+        ) from None
+    if array.dtype.kind == "c":
+        raise DataError(f"{what} must be real, got complex numbers. Pass their real part.")
+    return array
+
+
+def _floats(
+    array: NDArray[Any], what: str, remedy: str, at: Place = HERE, names: Sequence[str] = ()
+) -> Floats:
+    try:
+        with np.errstate(invalid="ignore"):  # of half floats that are no numbers, each in its own way
+            numbers = array.astype(np.float64, copy=False)
+        return numbers if numbers.flags.forc else numbers.copy()
+    except (TypeError, ValueError):
+        wrong = np.array([not _is_number(value) for value in array.ravel().tolist()])
+        wrong = wrong.reshape(array.shape)
+        value = f"{array[tuple(np.argwhere(wrong)[0])]!r:.40}"
+        raise _rows(KIND, f"{what} must be numbers", value, wrong, at, remedy, names) from None
+
+
+def _rows(
+    rank: int,
+    rule: str,
+    value: str,
+    wrong: NDArray[np.bool_],
+    at: Place,
+    remedy: str,
+    names: Sequence[str] = (),
+) -> RowsError:
+    """Return what to say of the rows where values of one or several columns are wrong."""
+    first = np.argwhere(wrong)[0]
+    if names:
+        value += f" in column {names[first[1] if len(names) > 1 else 0]!r}"
+    elif len(first) == 2:
+        value += f" in column {first[1]}"
+    count = int((wrong if wrong.ndim == 1 else wrong.any(axis=1)).sum())
+    return RowsError(rank, rule, value, at.of(first[0]), count, remedy)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]  # that is the question
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
+    """Return scores as numbers (n,) or (n, K), whatever they are."""
+    raw = as_array(y_prob, "y_prob")
+    if raw.ndim == 0:
+        raise DataError(
+            f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
+        )
+    if raw.size == 0:
+        raise DataError("y_prob must hold at least one row, got none. Check the input's filter.")
+    if raw.ndim > 2:
+        raise DataError(
+            f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
+        )
+    scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.", at, names)
+    return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
+
+
+def read_scores(y_prob: Any) -> Floats:
+    """Return checked scores, a column for each class where there are several."""
+    return checked_scores(score_numbers(y_prob), HERE)[0]
+
+
+def checked_scores(
+    scores: Floats, at: Place, names: Sequence[str] = (), *, logits: bool = False
+) -> tuple[Floats, int]:
+    """Return probabilities, and how many were clipped to [0, 1].
+
+    Logits become probabilities by the logistic function, or by softmax for several columns.
+    """
+    if not len(scores):
+        raise DataError(
+            "the data must hold at least one row with a score and a label, got none: all were left out "
+            "for want of one. Check the columns' names and the input's filter."
+        )
+    n_clipped = 0
+    if logits:
+        _check_finite(scores, at, names)
+        scores = expit(scores) if scores.ndim == 1 else softmax(scores, axis=1)
+    elif not (scores.min() >= 0 and scores.max() <= 1):
+        scores, n_clipped = _clipped(scores, at, names)
+    if scores.ndim == 2:
+        _check_row_sums(scores, at, names)
+    return scores, n_clipped
+
+
+def lacks_score(scores: Floats) -> NDArray[np.bool_]:
+    """Tell which rows lack a score, of one column or several."""
+    return np.asarray(np.isnan(scores.reshape(len(scores), -1)).any(axis=1))
+
+
+def _check_finite(scores: Floats, at: Place, names: Sequence[str]) -> None:
+    missing = np.isnan(scores)
+    if missing.any():
+        remedy = "Pass drop_missing=True to leave such rows out, or repair them."
+        raise _rows(MISSING, "scores must not be missing", "none", missing, at, remedy, names)
+    infinite = np.isinf(scores)
+    if infinite.any():
+        value = str(scores[tuple(np.argwhere(infinite)[0])])
+        remedy = "Pass probabilities between 0 and 1."
+        raise _rows(INFINITE, "scores must be finite", value, infinite, at, remedy, names)
+
+
+def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> tuple[Floats, int]:
+    """Clip what is outside [0, 1] by rounding, and count it; refuse what is further out."""
+    _check_finite(scores, at, names)
+    outside = (scores < -ROUNDING) | (scores > 1 + ROUNDING)
+    if outside.any():
+        value = str(scores[tuple(np.argwhere(outside)[0])])
+        remedy = (
+            "This looks like logits: pass logits=True to convert them, or probabilities."
+            if scores.min() < -ROUNDING and np.abs(scores).max() > 1
+            else "Pass probabilities, not percentages or counts; logits=True converts logits."
+        )
+        raise _rows(OUTSIDE, "scores must lie in [0, 1]", value, outside, at, remedy, names)
+    return np.clip(scores, 0.0, 1.0), int(((scores < 0) | (scores > 1)).sum())
+
+
+def _check_row_sums(scores: Floats, at: Place, names: Sequence[str]) -> None:
+    wrong = np.abs(scores.sum(axis=1) - 1) > _ROW_SUM
+    if wrong.any():
+        value = f"{scores[wrong.argmax()].sum():.4g}"
+        if names:
+            value += f" in columns {', '.join(map(repr, names)):.60}"
+        rule = "each row of class probabilities must sum to 1"
+        remedy = "Normalise them, or pass one column."
+        raise _rows(SUM, rule, value, wrong, at, remedy)
+
+
+def read_labels(
+    y_true: Any, scores: Floats, named: tuple[Any, ...] | None, at: Place = HERE
+) -> NDArray[Any]:
+    """Return a label for each row; one-hot rows become the classes' names or numbers."""
+    labels = as_array(y_true, "y_true")
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim == 2 and labels.shape == scores.shape:
+        codes = from_one_hot(labels, at)
+        return codes if named is None else _objectread_array(named)[codes]
+    if labels.ndim != 1:
+        raise DataError(
+            f"y_true must have one label per row, got shape {labels.shape}. "
+            "Pass class labels, or one-hot rows with as many columns as y_prob."
+        )
+    missing = is_lacking(labels)
+    if missing.any():
+        raise missing_labels(missing, at)
+    return labels
+
+
+def missing_labels(missing: NDArray[np.bool_], at: Place, names: Sequence[str] = ()) -> RowsError:
+    """Return what to say of rows that have no label."""
+    remedy = "Pass drop_missing=True to leave such rows out, or repair them."
+    return _rows(KIND, "labels must not be missing", "none", missing, at, remedy, names)
+
+
+def is_lacking(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which labels are missing."""
+    if labels.dtype.kind == "f":
+        return np.asarray(np.isnan(labels))
+    if labels.dtype.kind not in "OmM":
+        return np.zeros(labels.shape, bool)
+    flat = np.array([is_missing(label) for label in labels.ravel()], bool)
+    return flat.reshape(labels.shape)
+
+
+def from_one_hot(labels: NDArray[Any], at: Place, names: Sequence[str] = ()) -> NDArray[Any]:
+    """Return the place of the 1 in each row of zeros."""
+    remedy = "Pass class labels instead."
+    numbers = _floats(labels, "one-hot labels", remedy, at, names)
+    wrong = ~((numbers == 0) | (numbers == 1)).all(axis=1) | (numbers.sum(axis=1) != 1)
+    if wrong.any():
+        value = f"{labels[wrong.argmax()].tolist()!s:.60}"
+        raise _rows(
+            KIND, "one-hot labels must have a single 1 in each row", value, wrong, at, remedy, names
+        )
+    return np.asarray(numbers.argmax(axis=1))
+
+
+def group_names(groups: Any, what: str) -> NDArray[Any]:
+    """Return the name of each row's group; what is missing is a group of its own."""
+    values = as_array(groups, what)
+    if values.ndim != 1:
+        raise DataError(
+            f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
+        )
+    return np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
+
+
+def missing_keys(
+    what: str, missing: NDArray[np.bool_], at: Place, names: Sequence[str] = ()
+) -> RowsError:
+    """Return what to say of rows without a cluster or an identifier."""
+    remedy = "Give such rows names of their own, or drop them."
+    return _rows(KEY, f"{what} must not be missing", "none", missing, at, remedy, names)
+
+
+def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
+    """Return the weights as they are given."""
+    raw = as_array(sample_weight, "sample_weight")
+    weights = _floats(raw, "weights", "Pass one number per row.", at, names)
+    if weights.ndim != 1:
+        raise DataError(
+            f"sample_weight must have one entry per row, got shape {weights.shape}. Pass a vector."
+        )
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        value = str(weights[wrong.argmax()])
+        remedy = "Use 0 to leave a row out."
+        raise _rows(WEIGHT, "weights must be finite and not negative", value, wrong, at, remedy, names)
+    return weights
+
+
+def _objectread_array(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), object)
+    array[:] = list(values)
+    return array

@@ -1,0 +1,114 @@
+"""What a person is shown of a row: an identifier, a text, some columns, or a small image."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.errors import DataError, MissingExtraError
+from epiloss.input.features import is_missing
+from epiloss.input.problem import Problem
+
+THUMBNAIL = 96  # pixels, the longer side
+_LONGEST = 400  # characters of a text
+
+
+@dataclass(frozen=True)
+class Display:
+    """The columns to show, by name; each is something that is indexed by row."""
+
+    columns: Mapping[str, Any]
+    images: Any = None  # files, pixels or images, indexed by row
+
+    def texts(self, row: int) -> dict[str, str]:
+        """Return what is written of a row, cut where it is long."""
+        return {name: _text(column[row]) for name, column in self.columns.items()}
+
+    def thumbnail(self, row: int) -> str | None:
+        """Return a small image of a row as a ``data:`` address, if it has one."""
+        return None if self.images is None else _thumbnail(self.images[row])
+
+
+def read_display(display: Any, problem: Problem) -> Display | None:
+    """Accept texts, identifiers, a data frame, image files, pixels or images: one for each row."""
+    if display is None:
+        return None
+    columns = _columns(display)
+    n = len(next(iter(columns.values()))) if columns else len(display)
+    n_rows = len(problem.labels)
+    if problem.rows is not None:
+        n_rows = n if n > int(problem.rows[-1]) else n_rows
+    if n != n_rows:
+        raise DataError(
+            f"display must have one entry for each of the {n_rows} rows, got {n}. "
+            "Pass it in the order of the scores."
+        )
+    if columns:
+        return Display(columns)
+    if hasattr(display, "__array__") and not isinstance(display, np.ndarray):
+        display = np.asarray(display)  # of which [0] is the first row, not the one that is called 0
+    if isinstance(display, np.ndarray) and display.ndim in (3, 4):
+        return Display({}, display)
+    first = display[0]
+    if isinstance(first, Path) or hasattr(first, "thumbnail"):
+        return Display({}, display)
+    return Display({"": display})
+
+
+def _columns(display: Any) -> dict[str, Any]:
+    """Return the columns of a table, each indexed by row; none for a plain sequence."""
+    if isinstance(display, Mapping):
+        names: Sequence[Any] = list(display)
+    else:
+        found: Any = getattr(display, "column_names", None)  # pyarrow
+        if found is None:
+            found = getattr(display, "columns", ())
+        names = [] if callable(found) else list(found)
+    return {str(name): np.asarray(display[name]) for name in names}
+
+
+def _text(value: Any) -> str:
+    if is_missing(value):
+        return ""
+    text = f"{value:g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _thumbnail(image: Any) -> str:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtraError(
+            "thumbnails need Pillow, which is not installed. Run: pip install 'epiloss[images]'"
+        ) from None
+    if isinstance(image, Path):
+        try:
+            with Image.open(image) as opened:
+                small = opened.convert("RGB")
+        except OSError as error:
+            raise DataError(f"display must name images, cannot read {str(image)!r}: {error}.") from error
+    elif isinstance(image, np.ndarray):
+        small = Image.fromarray(_bytes(image)).convert("RGB")
+    else:
+        small = image.convert("RGB")
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    stream = io.BytesIO()
+    small.save(stream, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
+
+
+def _bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pixels in 0..255; numbers up to 1 are taken as shares of white."""
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.dtype == np.uint8:
+        return np.asarray(pixels, np.uint8)
+    scale = 255.0 if float(np.nanmax(pixels, initial=0.0)) <= 1.0 else 1.0
+    return np.asarray(np.clip(np.nan_to_num(pixels) * scale, 0, 255), np.uint8)

@@ -1,0 +1,81 @@
+"""Losses as scorers of scikit-learn: for ``cross_validate``, ``GridSearchCV`` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from epiloss._models import predicted_probabilities
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import audit
+from epiloss.errors import OptionError
+
+_PARTS = {
+    "neg_score": "score",
+    "neg_calibration_loss": "calibration_loss",
+    "neg_grouping_loss": "grouping_loss",
+}
+
+
+class LossScorer:
+    """A callable ``(estimator, X, y)`` that audits a fitted classifier; see :func:`loss_scorer`."""
+
+    def __init__(self, losses: tuple[str, ...], single: bool, options: dict[str, Any]) -> None:
+        self.losses, self.single, self.options = losses, single, options
+
+    def __call__(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any = None
+    ) -> float | dict[str, float]:
+        """Return the loss, or each loss by its name, below zero the more the worse."""
+        scores, classes = predicted_probabilities(estimator, X)
+        options = {"classes": classes, "sample_weight": sample_weight, **self.options}
+        result = audit(y, scores, X, **options)
+        found = {name: -_value(result, name) for name in self.losses}
+        return found[self.losses[0]] if self.single else found
+
+    def __repr__(self) -> str:
+        losses = repr(self.losses[0]) if self.single else repr(self.losses)
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"loss_scorer({losses}{options})"
+
+
+def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> LossScorer:
+    """Return a scorer that audits a classifier on rows held out; larger is better.
+
+    The losses have the names ``"neg_score"`` (the rule's: the Brier score by default),
+    ``"neg_calibration_loss"`` and ``"neg_grouping_loss"``. The grouping loss is a lower bound, which
+    grows with the rows that are held out: compare models on folds of equal size.
+
+    Parameters
+    ----------
+    losses : str or sequence of str
+        One loss, which ``GridSearchCV`` can choose by; or several, by default all, of one audit, which
+        ``cross_validate`` reports by their names.
+    **options
+        Options of :func:`epiloss.audit`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
+    >>> found = cross_validate(LogisticRegression(), X, y, cv=2, scoring=loss_scorer(bins=5))
+    >>> sorted(name for name in found if name.startswith("test"))
+    ['test_neg_calibration_loss', 'test_neg_grouping_loss', 'test_neg_score']
+    >>> loss_scorer("neg_grouping_loss", bins=5)
+    loss_scorer('neg_grouping_loss', bins=5)
+    """
+    single = isinstance(losses, str)
+    names = (losses,) if isinstance(losses, str) else tuple(losses)
+    unknown = [name for name in names if name not in _PARTS]
+    if unknown or not names:
+        raise OptionError(
+            f"losses must be among {', '.join(map(repr, _PARTS))}, got "
+            f"{repr(unknown[0]) if unknown else 'none'}."
+        )
+    return LossScorer(names, single, options)
+
+
+def _value(result: Audit, name: str) -> float:
+    return float(getattr(result, _PARTS[name]).value)

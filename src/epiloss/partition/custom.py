@@ -1,0 +1,136 @@
+"""Regions from k-means, or from any object with ``fit(X, y)`` and ``apply`` or ``predict``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._models import fit_weighted, fresh
+from epiloss._typing import Codes
+from epiloss.errors import DataError, OptionError
+from epiloss.input.features import Features
+from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set
+
+
+@dataclass(frozen=True)
+class EstimatorPartitioner(Partitioner):
+    """Regions are what a clone of ``estimator``, fitted on each level set, assigns rows to."""
+
+    estimator: Any
+    name: str = "custom"
+
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
+        """Fit one clone in each level set that has learning rows."""
+        return EstimatorPartition(for_each_level_set(self._fit_one, rows, generator, n_jobs))
+
+    def _fit_one(self, rows: LearningRows, seed: int) -> _Assigner | None:
+        from sklearn.base import BaseEstimator, is_classifier
+
+        alike = not len(rows.labels) or rows.labels.min() == rows.labels.max()
+        # objects of the user's own need not tell what they are
+        classifies = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
+        if not len(rows.labels) or (alike and classifies):
+            return None
+        model = fresh(self.estimator, seed)
+        fit_weighted(model, rows.features.matrix, rows.labels, rows.weights)
+        return _Assigner.of(model, rows.features)
+
+
+@dataclass(frozen=True)
+class KMeansPartitioner(Partitioner):
+    """Clusters of the features in each level set, found without the labels."""
+
+    n_clusters: int = 2
+    name: str = "kmeans"
+
+    def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
+        """Cluster each level set that has enough distinct learning rows."""
+        _check_complete(rows.features)
+        return _ClusterPartition(for_each_level_set(self._cluster, rows, generator, n_jobs))
+
+    def _cluster(self, rows: LearningRows, seed: int) -> _Assigner | None:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+
+        distinct = np.unique(rows.features.matrix, axis=0)
+        if len(distinct) < self.n_clusters:
+            return None
+        with warnings.catch_warnings():
+            # fewer clusters than asked for are regions all the same
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = KMeans(self.n_clusters, n_init=1, random_state=seed)
+            model.fit(rows.features.matrix, sample_weight=rows.weights)
+        return _Assigner.of(model, rows.features)
+
+
+@dataclass(frozen=True)
+class EstimatorPartition(Partition):
+    """A fitted estimator for each level set; ``None`` where there was nothing to learn from."""
+
+    assigners: Sequence[_Assigner | None]
+
+    def assign(self, features: Features, level_set: Codes) -> Codes:
+        """Return the place of each row's answer among the answers of its level set."""
+        region = np.zeros(len(level_set), np.int64)
+        for level, assigner in enumerate(self.assigners):
+            rows = np.flatnonzero(level_set == level)
+            if assigner is not None and len(rows):
+                region[rows] = assigner.apply(features.take(rows).matrix)
+        return region
+
+
+class _ClusterPartition(EstimatorPartition):
+    """Clusters, which know no missing values."""
+
+    noun = "cluster"
+
+    def assign(self, features: Features, level_set: Codes) -> Codes:
+        """Return the cluster of each row."""
+        _check_complete(features)
+        return super().assign(features, level_set)
+
+
+def _check_complete(features: Features) -> None:
+    missing = np.array([np.isnan(features.column(j)).any() for j in range(features.n_columns)])
+    if missing.any():
+        raise DataError(
+            "k-means regions need complete features, got missing values in column "
+            f"{features.names[int(missing.argmax())]!r}. Impute them, or use partition='tree', which "
+            "handles missing values."
+        )
+
+
+@dataclass(frozen=True)
+class _Assigner:
+    """A fitted estimator, and the answers it gave to the rows that it learned from.
+
+    The answers' places are fixed here, so that rows assigned in parts get the same regions.
+    """
+
+    estimator: Any
+    answers: NDArray[Any]
+
+    @classmethod
+    def of(cls, estimator: Any, features: Features) -> _Assigner:
+        return cls(estimator, np.unique(_answer(estimator, features.matrix)))
+
+    def apply(self, matrix: NDArray[Any]) -> Codes:
+        answer = _answer(self.estimator, matrix)
+        place = np.minimum(np.searchsorted(self.answers, answer), len(self.answers) - 1)
+        unseen = len(self.answers)  # one more region for every answer not given while learning
+        return np.where(self.answers[place] == answer, place, unseen).astype(np.int64)
+
+
+def _answer(estimator: Any, matrix: NDArray[Any]) -> NDArray[Any]:
+    answer = np.asarray((getattr(estimator, "apply", None) or estimator.predict)(matrix))
+    if answer.shape != (len(matrix),):
+        raise OptionError(
+            f"a partition must give one region for each of {len(matrix)} rows, got an answer of shape "
+            f"{answer.shape}. Forests give one per tree: use a single tree."
+        )
+    return answer

@@ -1,0 +1,141 @@
+"""Features as one-byte codes: quantile edges inside each level set, one code for each category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.reference_trees import CATEGORY, MISSING, N_EDGES, RARE
+from epiloss._threads import Workers
+from epiloss._typing import Codes, Floats
+from epiloss.input.features import Features
+
+SAMPLE = 512  # rows of a level set that its edges are found from
+_COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
+_FEW = 128  # columns, up to which several level sets' are sorted together
+
+
+@dataclass(frozen=True)
+class CodedFeatures:
+    """The codes (columns, rows) of learning rows, sorted by level set, and what the codes mean.
+
+    ``edges`` (level sets, columns, 63): a number with code ``k`` is at most edge ``k`` and above the
+    edge before. ``categories`` has, for a column of categories, the category of each code.
+    """
+
+    codes: NDArray[np.uint8]
+    kinds: NDArray[np.uint8]
+    edges: Floats
+    categories: Mapping[int, Codes]
+
+    def threshold(self, level_set: Codes, feature: Codes, code: Codes) -> Floats:
+        """Return the number, or the category, that splits of these codes compare with."""
+        values = self.edges[level_set, feature, np.minimum(code, N_EDGES - 1)]
+        for column, names in self.categories.items():
+            here = feature == column
+            known = np.append(names.astype(float), np.nan)
+            values[here] = known[np.minimum(code[here], len(names))]
+        return values
+
+
+def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> CodedFeatures:
+    """Encode rows, those of level set ``s`` being ``rows[starts[s] : starts[s + 1]]``."""
+    n_level_sets, d = len(starts) - 1, features.n_columns
+    edges = np.full((n_level_sets, d, N_EDGES), np.inf)
+    codes = np.empty((d, len(rows)), np.uint8)
+    loops = kernel()
+
+    def find_edges(some: tuple[int, int]) -> None:
+        first, last = some
+        samples = [_sample(rows[starts[s] : starts[s + 1]]) for s in range(first, last)]
+        edges[first:last] = _edges(features, samples)
+
+    def encode(part: tuple[slice, Codes]) -> None:
+        some, ends = part
+        inside = slice(ends[0], ends[-1])
+        loops.encode(
+            features.source,
+            features.source_rows(rows[inside]),
+            ends - ends[0],
+            edges[some],
+            codes[:, inside],
+        )
+
+    parts = [(slice(0, n_level_sets), starts)]
+    if workers.n > 1 and len(rows) > _ROWS:  # else the calls would take longer than the work
+        parts = [
+            (slice(s, s + 1), np.array(part))
+            for s, ends in enumerate(pairwise(starts.tolist()))
+            for part in _ranges(*ends, _ROWS)
+        ]
+    workers.run(find_edges, _ranges(0, n_level_sets, max(_FEW // max(d, 1), 1)))
+    workers.run(encode, parts)
+    kinds = np.zeros(d, np.uint8)
+    categories = {}
+    for j in features.categories:
+        kinds[j] = CATEGORY
+        codes[j], categories[j] = _category_codes(features.take(rows).column(j))
+    return CodedFeatures(codes, kinds, edges, categories)
+
+
+def _ranges(first: int, last: int, most: int) -> list[tuple[int, int]]:
+    return [(start, min(start + most, last)) for start in range(first, last, most)]
+
+
+def _sample(rows: Codes) -> Codes:
+    """Return some rows, the same for the same number; at random, as rows may alternate."""
+    if len(rows) <= SAMPLE:
+        return rows
+    return rows[np.random.default_rng(0).choice(len(rows), SAMPLE, replace=False)]
+
+
+def quantile_edges(values: NDArray[Any]) -> Floats:
+    """Return up to 62 numbers between the values (..., rows) of each column, then infinities.
+
+    Where a column has few values there is an edge between any two.
+
+    Examples
+    --------
+    >>> quantile_edges(np.array([[1.0, 3.0, np.nan, 1.0]]))[0, :2].tolist()
+    [2.0, inf]
+    """
+    return _edges_among(np.sort(values, axis=-1))
+
+
+def _edges_among(ordered: NDArray[Any]) -> Floats:
+    """Return the quantile edges of sorted values (..., rows)."""
+    if ordered.shape[-1] < 2:
+        return np.full((*ordered.shape[:-1], N_EDGES), np.inf)
+    edges: Floats = kernel().edges_among(ordered)
+    return edges
+
+
+def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
+    """Return the edges (samples, columns, 63), each a number of the column's own precision."""
+    source, rows = features.source, features.rows
+    samples = [sample if rows is None else rows[sample] for sample in samples]
+    if isinstance(source, tuple):
+        blocks = [column[:, None] for column in source]
+    else:
+        blocks = [source[:, first:last] for first, last in _ranges(0, source.shape[1], _COLUMNS)]
+    gathered = [kernel().gather(block, samples) for block in blocks]
+    for values in gathered:
+        values.sort(axis=-1)
+    return np.concatenate(list(map(_edges_among, gathered)), axis=1)
+
+
+def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:
+    """Return the codes of categories, and the categories that have one: the most frequent."""
+    missing = np.isnan(values)
+    category = np.where(missing, 0, values).astype(np.int64)
+    count = np.bincount(category[~missing])
+    frequent = np.sort(np.argsort(-count, kind="stable")[:RARE])
+    table = np.full(max(len(count), 1), RARE, np.uint8)
+    table[frequent] = np.arange(len(frequent))
+    return np.where(missing, MISSING, table[category]).astype(np.uint8), frequent

@@ -1,0 +1,54 @@
+"""How far the axes of a diagram reach: of a rare outcome all points would lie in a corner of 1 by 1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from epiloss.auditing.result import Audit
+from epiloss.estimation.partition_bound import STEPS
+from epiloss.table import Table
+
+_LARGE = 0.2  # beyond it the axes show all of [0, 1]
+_ROOM = 1.2  # beyond the largest
+_SIGNIFICANT = 0.05
+
+
+def reach_to(largest: float) -> float:
+    """Return a round number not far beyond the largest score and rate, or 1.
+
+    Examples
+    --------
+    >>> reach_to(0.0031), reach_to(0.09), reach_to(0.4), reach_to(0.0)
+    (0.005, 0.2, 1.0, 1.0)
+    """
+    if not 0 < largest <= _LARGE:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(_ROOM * largest))
+    step = next(step for step in (1, 2, 5, 10) if step * power >= _ROOM * largest)
+    return min(float(f"{step * power:.1g}"), 1.0)
+
+
+def reach_of(audit: Audit) -> float:
+    """Return the reach for level sets, and for regions that can be told from theirs."""
+    levels, regions = audit.level_sets, audit.regions
+    told = regions["label_mean"][regions["pvalue_adjusted"] <= _SIGNIFICANT]
+    shown = (levels["score_mean"], levels["label_mean"], told)
+    return reach_to(max(float(values.max(initial=0.0)) for values in shown))
+
+
+def histogram_within(audit: Audit, reach: float, class_name: str | None = None) -> Table:
+    """Return how many rows have each score up to ``reach``, of one class where there are several."""
+    table = audit.histogram
+    if class_name is not None and "class" in table.columns:
+        table = table.take(np.flatnonzero(table["class"].astype(str) == class_name))
+    if reach == 1 or audit.evidence is None:
+        return table
+    evaluations = audit.evidence.evaluations
+    names = [str(one.problem.name) for one in evaluations]
+    problem = evaluations[0 if class_name is None else names.index(class_name)].problem
+    inside = problem.scores <= reach
+    weights = None if problem.weights is None else problem.weights[inside]
+    n, edges = np.histogram(problem.scores[inside], STEPS, (0.0, reach), weights=weights)
+    return Table({"low": edges[:-1], "high": edges[1:], "n": n.astype(float)})

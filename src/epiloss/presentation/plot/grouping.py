@@ -1,0 +1,342 @@
+"""The grouping diagram: a reliability diagram that also shows the regions of each level set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._models import predicted_probabilities
+from epiloss._typing import Floats
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import audit, repartitioned
+from epiloss.number_format import loss_spec
+from epiloss.presentation.axes import histogram_within, reach_of
+from epiloss.presentation.plot.style import (
+    axes_for,
+    count_map,
+    diagonal,
+    dress,
+    faded,
+    legend_below,
+    loss_text,
+    merged,
+    plain,
+    refuse_several_classes,
+    score_strip,
+    text_colour,
+    text_size,
+    width_of,
+)
+from epiloss.table import Table
+
+_FILLED = 0.8  # of the width of a level set, by many regions
+_SPANS = (1, 2, 7), (0, 0.3, _FILLED)  # regions, and the part of the width they take
+_GREY = 0.35  # of the colour of text, for what may be noise
+_FIGSIZE = (5.6, 5.4)
+
+
+@dataclass
+class GroupingDisplay:
+    """A grouping diagram, in the manner of :class:`sklearn.calibration.CalibrationDisplay`.
+
+    Everything that is drawn is kept. ``x``, ``rate``, ``low``, ``high``, ``n`` and ``is_noise`` have
+    a value for each region of ``audit.regions``: its place, its rate with the interval, its rows, and
+    whether the interval holds the rate of the level set. ``reach`` is where the axes end: 1, or less for
+    rare outcomes. :meth:`plot` sets ``ax_``, ``figure_``,
+    ``curve_``, ``points_``, ``bars_``, ``diagonal_``, ``colorbar_``, ``legend_`` and ``histogram_ax_``.
+
+    Examples
+    --------
+    >>> from epiloss.simulate import Sigmoid
+    >>> sample = Sigmoid(perturbation="step").sample(3_000)
+    >>> display = GroupingDisplay.from_audit(audit(sample.y, sample.scores, sample.X))
+    >>> display.audit.n_samples, len(display.x) == len(display.audit.regions)
+    (3000, True)
+    """
+
+    audit: Audit
+    name: str | None = None
+    reach: float = field(init=False, repr=False)
+    x: Floats = field(init=False, repr=False)
+    rate: Floats = field(init=False, repr=False)
+    low: Floats = field(init=False, repr=False)
+    high: Floats = field(init=False, repr=False)
+    n: NDArray[Any] = field(init=False, repr=False)
+    is_noise: NDArray[np.bool_] = field(init=False, repr=False)
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    curve_: Any = field(default=None, init=False, repr=False)
+    points_: Any = field(default=None, init=False, repr=False)
+    bars_: Any = field(default=None, init=False, repr=False)
+    diagonal_: Any = field(default=None, init=False, repr=False)
+    colorbar_: Any = field(default=None, init=False, repr=False)
+    legend_: Any = field(default=None, init=False, repr=False)
+    histogram_ax_: Any = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        regions = self.audit.regions
+        self.reach = reach_of(self.audit)
+        self.x = fanned(self.audit.level_sets, regions, self.reach)
+        self.rate, self.low, self.high = regions["label_mean"], regions["low"], regions["high"]
+        self.n = regions["n"]
+        self.is_noise = (self.low <= regions["expected"]) & (regions["expected"] <= self.high)
+
+    @classmethod
+    def from_audit(cls, result: Audit, *, name: str | None = None) -> GroupingDisplay:
+        """Show a result that is there already."""
+        refuse_several_classes(result, "a grouping diagram")
+        return cls(result, name)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_prob: Any,
+        X: Any = None,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        partition: Any = "stump",
+        **options: Any,
+    ) -> GroupingDisplay:
+        """Audit labels, scores and features, and draw.
+
+        By default there are two regions in each level set, which read best: one half of the rows
+        chooses them and the other half is shown. ``options`` are those of :func:`epiloss.audit`.
+        """
+        result = audit(y_true, y_prob, X, partition=partition, **options)
+        if partition == "stump" and "swap" not in options:
+            # the losses are those of all rows; swapped halves would each have their own two regions
+            result = repartitioned(result, partition, swap=False)
+        return cls.from_audit(result, name=name).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
+    ) -> GroupingDisplay:
+        """Let a fitted classifier predict probabilities for ``X``, audit them, and draw."""
+        scores, classes = predicted_probabilities(estimator, X)
+        options.setdefault("classes", classes)
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(y, scores, X, name=name, ax=ax, **options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        curve_kw: Mapping[str, Any] | None = None,
+        region_kw: Mapping[str, Any] | None = None,
+        bar_kw: Mapping[str, Any] | None = None,
+        histogram_kw: Mapping[str, Any] | None = None,
+        diagonal_kw: Mapping[str, Any] | None = None,
+        colorbar: bool = True,
+        histogram: bool = True,
+        legend: bool = True,
+    ) -> GroupingDisplay:
+        """Draw the calibration curve of the level sets, and their regions around it.
+
+        The regions of a level set stand side by side, the lowest rate first, each with the exact
+        interval of its rate; grey are those whose interval holds the rate of their level set.
+        Keywords reach the artists: ``curve_kw`` the line, ``region_kw`` the points (a scatter),
+        ``bar_kw`` the intervals (lines), ``histogram_kw`` the bars of the scores on top, and
+        ``diagonal_kw`` the diagonal. Title, scores and legend are around the axes: give axes of
+        ``pyplot.subplots(layout="constrained")``, which has room for them.
+        """
+        ax = axes_for(ax, _FIGSIZE)
+        self.ax_, self.figure_ = ax, ax.figure
+        self.name = self.name if name is None else name
+        self.histogram_ax_ = self.colorbar_ = self.legend_ = None
+        dress(ax, self.audit.task, self.reach)
+        self.diagonal_ = diagonal(ax, diagonal_kw)
+        self._draw_regions(region_kw, bar_kw)
+        levels = self.audit.level_sets
+        defaults = {
+            "color": text_colour(),
+            "marker": "o",
+            "markersize": 0.35 * text_size(ax),
+            "markeredgewidth": 0,
+            "linewidth": 1.1,
+            "zorder": 4,
+            "label": "level sets",
+        }
+        (self.curve_,) = ax.plot(
+            levels["score_mean"], levels["label_mean"], **merged(defaults, curve_kw)
+        )
+        if histogram:
+            scores = histogram_within(self.audit, self.reach)
+            self.histogram_ax_ = score_strip(ax, scores, histogram_kw)
+        if colorbar and self.points_.get_array() is not None and not self.is_noise.all():
+            self.colorbar_ = self._draw_colorbar()
+        if legend:
+            self.legend_ = self._draw_legend()
+        self._write_title()
+        return self
+
+    def _draw_regions(
+        self, region_kw: Mapping[str, Any] | None, bar_kw: Mapping[str, Any] | None
+    ) -> None:
+        """Draw what may be noise first, so that it covers nothing; then the smaller regions last."""
+        ax = self.ax_
+        order = np.lexsort((-self.n, ~self.is_noise))
+        crowd = np.clip(30 / np.bincount(self.audit.regions["level_set"]).max(), 1, 6) / 6
+        counts = np.where(self.is_noise, np.nan, np.maximum(self.n, 1.0))[order]
+        mapped = {"cmap": count_map(ax), "norm": self._norm()}
+        given = merged({}, region_kw)
+        by_count = "color" not in given and "facecolor" not in given
+        if by_count:
+            mapped |= {key: given.pop(key) for key in ("cmap", "norm") if key in given}
+        scale = text_size(ax) / 10
+        area = (8 + 60 * crowd * self.n[order] / max(self.n.max(), 1)) * scale**2
+        room = gaps(self.x, self.audit.regions["level_set"])[order] / self.reach * 72 * width_of(ax)
+        thickness = np.clip(0.7 * room, np.where(self.is_noise[order], 0.35, 0.8), 1.6) * scale
+        bars = {"linewidth": thickness, "zorder": 2, "alpha": 0.9, "label": "intervals of the regions"}
+        points = {"s": area, "linewidth": 0, "zorder": 3, "label": "regions"}
+        grey = {"cmap": _with_grey(mapped["cmap"], faded(ax, _GREY))}
+        colour = {"c": counts, "plotnonfinite": True, **mapped, **grey} if by_count else {}
+        self.points_ = ax.scatter(self.x[order], self.rate[order], **points | colour | given)
+        self.bars_ = ax.vlines(self.x[order], self.low[order], self.high[order], **bars)
+        if by_count:
+            grey = {"cmap": _with_grey(mapped["cmap"], faded(ax, _GREY * (0.45 + 0.55 * crowd)))}
+            self.bars_.set(array=counts, **mapped | grey)
+        else:
+            self.bars_.set_color(given.get("color", given.get("facecolor")))
+        if bar_kw is not None:
+            own = merged({}, bar_kw)
+            if "color" in own:
+                self.bars_.set_array(None)
+            self.bars_.set(**own)
+
+    def _norm(self) -> Any:
+        from matplotlib.colors import LogNorm
+
+        shown = np.maximum(self.n if self.is_noise.all() else self.n[~self.is_noise], 1)
+        low, high = float(shown.min()), float(shown.max())
+        return LogNorm(low, high) if high > low else LogNorm(low / 1.5, high * 1.5)
+
+    def _draw_colorbar(self) -> Any:
+        from matplotlib.ticker import FixedLocator, NullLocator
+
+        bar = self.figure_.colorbar(self.points_, ax=self.ax_, fraction=0.045, pad=0.02, aspect=28)
+        bar.set_label("rows in the region", fontsize=text_size(self.ax_, 0.9))
+        norm = self.points_.norm
+        bar.ax.yaxis.set_major_locator(FixedLocator(round_counts(norm.vmin, norm.vmax)))
+        bar.ax.yaxis.set_minor_locator(NullLocator())
+        bar.ax.yaxis.set_major_formatter("{x:,.0f}")
+        bar.ax.tick_params(labelsize=text_size(self.ax_, 0.8), width=0.6, length=2.5)
+        bar.outline.set_visible(False)
+        return bar
+
+    def _draw_legend(self) -> Any:
+        from matplotlib.lines import Line2D
+
+        def region(colour: Any, label: str) -> Any:
+            size = 0.45 * text_size(self.ax_)
+            return Line2D(
+                [], [], color=colour, marker="o", markersize=size, markeredgewidth=0, lw=1, label=label
+            )
+
+        handles = [self.curve_, self.diagonal_]
+        by_count = self.points_.get_array() is not None
+        if not by_count:
+            handles.append(region(self.points_.get_facecolor()[0], "regions"))
+        if by_count and not self.is_noise.all():
+            handles.append(region(self.points_.get_cmap()(0.5), "regions that differ"))
+        if by_count and self.is_noise.any():
+            handles.append(region(faded(self.ax_, _GREY), "regions within noise"))
+        return legend_below(self.ax_, handles)
+
+    def _write_title(self) -> None:
+        result = self.audit
+        at_least = "grouping loss" if result.irreducible_loss is not None else "grouping loss ≥"
+        spec = loss_spec(result.score.value, least=4)
+        lines = [
+            loss_text("calibration loss", result.calibration_loss, spec),
+            loss_text(at_least, result.grouping_loss, spec),
+        ]
+        if self.name is not None:
+            lines.insert(0, plain(self.name))
+        self.ax_.set_title("\n".join(lines), fontsize=text_size(self.ax_))
+
+
+def fanned(level_sets: Table, regions: Table, reach: float = 1.0) -> Floats:
+    """Return a place for each region, beside the others of its level set and inside its width.
+
+    Regions are in the order of their rates, equally far apart: two stand close to the level set's
+    mean score, many fill most of the width.
+    """
+    low, high = widths(level_sets)
+    high = np.maximum(np.minimum(high, reach), low)
+    x = np.empty(len(regions))
+    for place, level_set in enumerate(level_sets["level_set"]):
+        inside = np.flatnonzero(regions["level_set"] == level_set)
+        if not len(inside):
+            continue
+        width = high[place] - low[place]
+        span = width * float(np.interp(len(inside), *_SPANS))
+        margin = span / 2 + (1 - _FILLED) / 2 * width
+        centre = np.clip(level_sets["score_mean"][place], low[place] + margin, high[place] - margin)
+        ordered = inside[np.lexsort((regions["n"][inside], regions["label_mean"][inside]))]
+        x[ordered] = centre + np.linspace(-span / 2, span / 2, len(inside))
+    return x
+
+
+def gaps(x: Floats, level_set: NDArray[Any]) -> Floats:
+    """Return how far each region stands from the next of its level set; infinity for one alone.
+
+    Examples
+    --------
+    >>> gaps(np.array([0.5, 0.25, 0.3, 0.8]), np.array([0, 0, 0, 1])).round(2).tolist()
+    [0.2, 0.05, 0.05, inf]
+    """
+    order = np.lexsort((x, level_set))
+    between = np.where(np.diff(level_set[order]) == 0, np.diff(x[order]), np.inf)
+    gap = np.empty(len(x))
+    gap[order] = np.minimum(np.append(np.inf, between), np.append(between, np.inf))
+    return gap
+
+
+def widths(level_sets: Table) -> tuple[Floats, Floats]:
+    """Return where each level set begins and ends: its edges, or half-way to its neighbours."""
+    if "low" in level_sets.columns:
+        return level_sets["low"], level_sets["high"]
+    middle = level_sets["score_mean"]
+    order = np.argsort(middle, kind="stable")
+    between = (middle[order][1:] + middle[order][:-1]) / 2
+    if not len(between):
+        return np.maximum(middle - 0.05, 0), np.minimum(middle + 0.05, 1)
+    first = max(2 * middle[order][0] - between[0], 0.0)
+    last = min(2 * middle[order][-1] - between[-1], 1.0)
+    edges = np.concatenate([[first], between, [last]])
+    low, high = np.empty(len(middle)), np.empty(len(middle))
+    low[order], high[order] = edges[:-1], edges[1:]
+    return low, high
+
+
+def round_counts(low: float, high: float, most: int = 5) -> list[float]:
+    """Return up to ``most`` round numbers between two counts.
+
+    Examples
+    --------
+    >>> round_counts(7, 130), round_counts(3, 40_000), round_counts(12, 14), round_counts(38.7, 85.5)
+    ([10, 20, 50, 100], [10, 100, 1000, 10000], [12, 14], [39, 85])
+    """
+    powers = [10**k for k in range(13)]
+    steps = [digit * power for power in powers for digit in (1, 2, 5)]
+    for candidates in (steps, powers):
+        inside = [count for count in candidates if low <= count <= high]
+        if len(inside) <= most:
+            break
+    return inside if len(inside) > 1 else sorted({math.ceil(low), math.floor(high)})
+
+
+def _with_grey(colours: Any, grey: Any) -> Any:
+    from matplotlib import colormaps
+
+    chosen = colormaps[colours] if isinstance(colours, str) else colours
+    return chosen.with_extremes(bad=grey)

@@ -1,0 +1,266 @@
+"""How far groups that you know differ from everybody with the same score: the paper's heterogeneity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from epiloss._typing import Floats
+from epiloss.auditing.result import Audit
+from epiloss.errors import OptionError
+from epiloss.presentation.plot.style import (
+    BLUE,
+    ORANGE,
+    SKY,
+    axes_for,
+    faded,
+    is_dark,
+    is_narrow,
+    loss_axes,
+    merged,
+    refuse_several_classes,
+    text_colour,
+    text_size,
+    whisker_lengths,
+    wrapped,
+)
+from epiloss.table import Table
+
+_JOINED = " + "
+_LABEL = "rate less that of everybody\nwith the same score"
+_CELL = 0.62, 0.42  # inches
+_LEGIBLE = 4.5  # points
+
+
+@dataclass
+class HeterogeneityDisplay:
+    """How far the rates of groups lie from those of their level sets, for one model or several.
+
+    ``table`` has a row for each model and group: ``n``, ``difference``, ``stderr``, ``low`` and
+    ``high``. With ``n_gl`` rows of group g in level set l and their rate ``r_gl``,
+
+        difference_g  =  sum_l  n_gl / n_g  (r_gl - r_l),
+
+    so above zero the scores are too low for the group once they are calibrated for everybody. Small
+    groups that an audit has joined, "a + b", count as a group of their own. :meth:`plot` sets ``ax_``,
+    ``figure_``, and ``bars_``, or ``image_`` with ``texts_`` and ``colorbar_``.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(4_000)
+    >>> side = np.where(sample.X[:, 0] > sample.X[:, 1], "above", "below")
+    >>> result = epiloss.audit(sample.y, sample.scores, groups=side)
+    >>> table = HeterogeneityDisplay.from_audits({"logistic": result}).table
+    >>> dict(zip(table["group"], table["difference"] > 0))
+    {'above': np.True_, 'below': np.False_}
+    """
+
+    table: Table
+    level: float = 0.95
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    bars_: Any = field(default=None, init=False, repr=False)
+    image_: Any = field(default=None, init=False, repr=False)
+    texts_: list[Any] = field(default_factory=list, init=False, repr=False)
+    colorbar_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_audits(cls, audits: Mapping[str, Audit]) -> HeterogeneityDisplay:
+        """Compare the groups of audits that were made with ``groups=``."""
+        if not audits:
+            raise OptionError("audits must be a mapping of names to audits, got an empty one.")
+        parts = {name: heterogeneity(result) for name, result in audits.items()}
+        model = np.concatenate([np.array([name] * len(part), object) for name, part in parts.items()])
+        tables = list(parts.values())
+        columns = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
+        level = next(iter(audits.values())).options["level"]
+        return cls(Table({"model": model, **columns}), level)
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models, as given."""
+        return list(dict.fromkeys(self.table["model"].tolist()))
+
+    def groups(self, smallest: int = 0) -> list[str]:
+        """Return the groups of at least so many rows, the most positive first and joined ones last."""
+        names = dict.fromkeys(self.table["group"][self.table["n"] >= smallest].tolist())
+        mean = {
+            name: float(self.table["difference"][self.table["group"] == name].mean()) for name in names
+        }
+        return sorted(names, key=lambda name: (_JOINED in name, -mean[name]))
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        bar_kw: Mapping[str, Any] | None = None,
+        whisker_kw: Mapping[str, Any] | None = None,
+        image_kw: Mapping[str, Any] | None = None,
+        smallest: int = 30,
+        colorbar: bool = True,
+    ) -> HeterogeneityDisplay:
+        """Draw sorted bars for one model, or a heat map of models by groups for several.
+
+        In the heat map, differences whose interval holds zero are written in brackets. Groups of fewer
+        than ``smallest`` rows are in the table but not in the picture: their noise would set its scale.
+        """
+        names = self.groups(smallest) or self.groups()
+        if len(self.models) == 1:
+            self._draw_bars(ax, names, bar_kw, whisker_kw)
+        else:
+            self._draw_map(ax, names, smallest, image_kw, colorbar)
+        return self
+
+    def _draw_bars(
+        self,
+        ax: Any,
+        names: list[str],
+        bar_kw: Mapping[str, Any] | None,
+        whisker_kw: Mapping[str, Any] | None,
+    ) -> None:
+        rows = [int(np.flatnonzero(self.table["group"] == name)[0]) for name in names]
+        shown = self.table.take(np.array(rows))
+        ax = axes_for(ax, (6.0, 1.1 + 0.32 * len(names)))
+        self.ax_, self.figure_ = ax, ax.figure
+        blue = SKY if is_dark(ax) else BLUE
+        y, value = np.arange(len(names)), shown["difference"]
+        noise = (shown["low"] <= 0) & (shown["high"] >= 0)
+        signs = np.where(value > 0, ORANGE, blue).tolist()
+        colours = [faded(ax, 0.3) if grey else sign for grey, sign in zip(noise, signs, strict=True)]
+        defaults: dict[str, Any] = {"color": colours, "linewidth": 0, "zorder": 2, "height": 0.7}
+        self.bars_ = ax.barh(y, value, **merged(defaults, bar_kw))
+        whiskers = {"ecolor": text_colour(), "elinewidth": 0.9, "capsize": 2, "capthick": 0.9}
+        self.bars_.errorbar = ax.errorbar(
+            value,
+            y,
+            xerr=whisker_lengths(value, shown["low"], shown["high"]),
+            fmt="none",
+            zorder=3,
+            **merged(whiskers, whisker_kw),
+        )
+        ax.axvline(0, color=faded(ax, 0.7), linewidth=0.8, zorder=1)
+        length = 20 if is_narrow(ax) else 34
+        labels = [f"{wrapped(name, length)} ({n:,})" for name, n in zip(names, shown["n"], strict=True)]
+        ax.set_yticks(y, labels, fontsize=text_size(ax, 0.95))
+        ax.set_ylim(len(names) - 0.4, -0.6)
+        loss_axes(ax, _LABEL)
+        ax.set_title(wrapped(self.models[0], 30 if is_narrow(ax) else 60), fontsize=text_size(ax))
+
+    def _draw_map(
+        self,
+        ax: Any,
+        groups: list[str],
+        smallest: int,
+        image_kw: Mapping[str, Any] | None,
+        colorbar: bool,
+    ) -> None:
+        models = self.models
+        width, height = _CELL
+        ax = axes_for(ax, (2.9 + width * len(groups), 1.9 + height * len(models)))
+        self.ax_, self.figure_ = ax, ax.figure
+        values = np.full((len(models), len(groups)), np.nan)
+        texts: dict[tuple[int, int], str] = {}
+        large = (self.table["n"] >= smallest) | (self.table["n"].max() < smallest)
+        for row in np.flatnonzero(np.isin(self.table["group"], groups) & large).tolist():
+            place = models.index(self.table["model"][row]), groups.index(self.table["group"][row])
+            values[place], texts[place] = self.table["difference"][row], _cell_text(self.table, row)
+        limit = float(np.nanmax(np.abs(values))) or 1.0
+        defaults = {"cmap": "PuOr_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+        self.image_ = ax.imshow(values, **merged(defaults, image_kw))
+        size = text_size(ax, 0.85)
+        self.texts_ = [
+            ax.text(
+                x, y, text, size=size, ha="center", va="center",
+                color=_readable(self.image_.to_rgba(values[y, x])),
+            )
+            for (y, x), text in texts.items()
+        ]  # fmt: skip
+        short = (18, 1) if is_narrow(ax) else (24, 2)
+        slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor", "fontsize": size}
+        ax.set_xticks(range(len(groups)), [wrapped(name, *short) for name in groups], **slanted)
+        names = [wrapped(name, 16 if is_narrow(ax) else 22) for name in models]
+        ax.set_yticks(range(len(models)), names, fontsize=text_size(ax, 0.95))
+        ax.tick_params(length=0)
+        ax.grid(False)
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+        if colorbar:
+            self.colorbar_ = self.figure_.colorbar(self.image_, ax=ax, fraction=0.05, pad=0.02)
+            self.colorbar_.set_label(_LABEL, fontsize=size)
+            self.colorbar_.ax.tick_params(labelsize=size)
+            self.colorbar_.outline.set_visible(False)
+        self._fit_texts(len(groups))
+
+    def _fit_texts(self, columns: int) -> None:
+        """Make numbers smaller that are wider than their cells, or leave them out."""
+        self.figure_.canvas.figure.draw_without_rendering()  # lays the axes out
+        cell = self.ax_.get_window_extent().width / columns
+        widest = max(text.get_window_extent().width for text in self.texts_)
+        size = self.texts_[0].get_size() * min(0.94 * cell / widest, 1)
+        for text in self.texts_:
+            text.set(size=size, visible=size >= _LEGIBLE)
+
+
+def heterogeneity(result: Audit) -> Table:
+    """Return each group's rate less that of its level sets, with a standard error and an interval.
+
+    The standard error is that of independent labels in each cell, the group's own part in the rate of
+    its level set taken into account; a cell's variance is at Jeffreys' rate, so that cells in which all
+    labels agree are not taken for certain.
+    """
+    refuse_several_classes(result, "heterogeneity")
+    regions = result.regions
+    if "group" not in regions.columns:
+        raise OptionError(
+            "heterogeneity is between groups that you know, and the audit has none. "
+            "Audit with groups=, for instance a column such as the hospital."
+        )
+    level_rate, inside = _level_rates(result)
+    share, rate, n = regions["share"], regions["label_mean"], np.maximum(regions["n"], 1)
+    smooth = (rate * n + 0.5) / (n + 1)
+    variance = smooth * (1 - smooth) / n
+    names = np.array(list(dict.fromkeys(regions["group"].tolist())), object)
+    difference, stderr = np.empty(len(names)), np.empty(len(names))
+    for place, name in enumerate(names):
+        own = regions["group"] == name
+        weight = np.where(own, share, 0) / share[own].sum()
+        difference[place] = np.sum(weight * (rate - level_rate))
+        # the group's weight in each level set, taken from every cell of that level set
+        by_level = np.bincount(inside, weight)[inside] * share / np.bincount(inside, share)[inside]
+        stderr[place] = np.sqrt(np.sum((weight - by_level) ** 2 * variance))
+    reach = float(ndtri((1 + result.options["level"]) / 2)) * stderr
+    counts = [int(regions["n"][regions["group"] == name].sum()) for name in names]
+    return Table(
+        {
+            "group": names,
+            "n": np.array(counts),
+            "difference": difference,
+            "stderr": stderr,
+            "low": difference - reach,
+            "high": difference + reach,
+        }
+    )
+
+
+def _level_rates(result: Audit) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the rate of each region's level set, and which level set that is."""
+    levels, known = result.regions["level_set"], result.level_sets["level_set"]
+    order = np.argsort(known)
+    inside = order[np.searchsorted(known[order], levels)]
+    return result.level_sets["label_mean"][inside], inside
+
+
+def _cell_text(table: Table, row: int) -> str:
+    text = f"{table['difference'][row]:+z.3f}".replace("-", "−")  # as the numbers of axes
+    return f"({text})" if table["low"][row] <= 0 <= table["high"][row] else text
+
+
+def _readable(colour: Any) -> str:
+    red, green, blue = np.asarray(colour)[:3]
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"

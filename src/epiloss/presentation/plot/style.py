@@ -1,0 +1,253 @@
+"""What all pictures share: colours that everybody can tell apart, sizes that fit, a strip of scores."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss.auditing.result import Audit
+from epiloss.errors import MissingExtraError, OptionError
+from epiloss.estimate import Estimate
+from epiloss.table import Table
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart
+ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = (
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+COLOURS = {"calibration_loss": ORANGE, "grouping_loss": BLUE}
+LOSS_NAMES = {"calibration_loss": "calibration loss", "grouping_loss": "grouping loss, at least"}
+
+_ALIASES = {
+    "lw": "linewidth",
+    "linewidths": "linewidth",
+    "ls": "linestyle",
+    "linestyles": "linestyle",
+    "ms": "markersize",
+    "c": "color",
+    "colors": "color",
+    "fc": "facecolor",
+    "facecolors": "facecolor",
+    "ec": "edgecolor",
+    "edgecolors": "edgecolor",
+}
+_FULL_WIDTH = 3.6  # inches of the axes from which on text has its normal size
+_NARROW = 3.0  # inches of the axes below which long texts are broken or left out
+_SMALLEST = 0.62  # of the normal size: above 6 points in print
+_STRIP = 0.11  # of the height of the axes
+
+
+def matplotlib_modules() -> Any:
+    """Return pyplot, or tell what to install."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingExtraError(
+            "pictures need matplotlib, which is not installed. Run: pip install 'epiloss[plot]'"
+        ) from None
+    return pyplot
+
+
+def axes_for(ax: Any, figsize: tuple[float, float]) -> Any:
+    """Return the given axes, or new ones in a figure of their own."""
+    pyplot = matplotlib_modules()
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=figsize, layout="constrained")
+    return ax
+
+
+def refuse_several_classes(result: Audit, picture: str) -> None:
+    """Refuse an audit of several scores where one can be drawn."""
+    if len(np.unique(result.regions.columns.get("class", np.array([""])))) > 1:
+        raise OptionError(
+            f"{picture} shows one score, got task {result.task!r} with several classes. "
+            "Audit with task='top-label', or one class at a time."
+        )
+
+
+def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the defaults with the user's keywords over them, whatever alias they use.
+
+    Examples
+    --------
+    >>> merged({"linewidth": 1, "color": "red"}, {"lw": 3})
+    {'linewidth': 3, 'color': 'red'}
+    """
+    return {**defaults, **{_ALIASES.get(name, name): value for name, value in (given or {}).items()}}
+
+
+def text_colour() -> Any:
+    """Return the colour of text in the style in use."""
+    return matplotlib_modules().rcParams["text.color"]
+
+
+def is_dark(ax: Any) -> bool:
+    """Tell whether the axes are darker than what is written on them."""
+    from matplotlib import colors
+
+    return bool(np.mean(colors.to_rgb(ax.get_facecolor())) < 0.4)
+
+
+def faded(ax: Any, strength: float) -> tuple[float, ...]:
+    """Return the colour of text, mixed into that of the axes: grey on white, and grey on black."""
+    from matplotlib import colors
+
+    text, ground = np.array(colors.to_rgb(text_colour())), np.array(colors.to_rgb(ax.get_facecolor()))
+    return tuple((strength * text + (1 - strength) * ground).tolist())
+
+
+def count_map(ax: Any) -> Any:
+    """Return a colour map for counts, without the end that would vanish on the axes."""
+    from matplotlib import colormaps, colors
+
+    low, high = (0.4, 1.0) if is_dark(ax) else (0.0, 0.85)
+    return colors.ListedColormap(colormaps["viridis"](np.linspace(low, high, 256)))
+
+
+def width_of(ax: Any) -> float:
+    """Return how wide the axes are, in inches."""
+    figure = ax.figure
+    whole = figure.bbox.width / figure.dpi
+    return float(ax.get_position().width * whole)
+
+
+def is_narrow(ax: Any) -> bool:
+    """Tell whether there is little room, as in one column of a paper."""
+    return width_of(ax) < _NARROW
+
+
+def text_size(ax: Any, relative: float = 1.0) -> float:
+    """Return the size of text in points; less in small axes, so that it fits."""
+    scale = np.clip(width_of(ax) / _FULL_WIDTH, _SMALLEST, 1)
+    return float(matplotlib_modules().rcParams["font.size"] * relative * scale)
+
+
+def dress(ax: Any, task: str, reach: float = 1.0) -> None:
+    """Label axes of scores and rates, up to ``reach``, in the words of the task, in text that fits."""
+    xlabel, ylabel = "score", "rate of the positive class"
+    if task == "top-label":
+        xlabel, ylabel = "score of the top label", "rate of right top labels"
+    elif task != "binary":
+        ylabel = "rate of the class"
+    ends = (-0.02 * reach, 1.02 * reach)
+    ax.set(xlim=ends, ylim=ends)
+    ax.set_xticks(np.linspace(0, reach, 6))
+    ax.set_yticks(np.linspace(0, reach, 6))
+    ax.set_xlabel(xlabel, fontsize=text_size(ax))
+    ax.set_ylabel(ylabel, fontsize=text_size(ax))
+    ax.tick_params(labelsize=text_size(ax, 0.9))
+
+
+def diagonal(ax: Any, keywords: Mapping[str, Any] | None) -> Any:
+    """Draw where a calibrated classifier would lie."""
+    defaults = {
+        "color": faded(ax, 0.55),
+        "linestyle": ":",
+        "linewidth": 1,
+        "zorder": 1,
+        "label": "perfectly calibrated",
+    }
+    (line,) = ax.plot([0, 1], [0, 1], **merged(defaults, keywords))
+    return line
+
+
+def score_strip(ax: Any, histogram: Table, keywords: Mapping[str, Any] | None) -> Any:
+    """Attach a thin histogram of the scores on top of the axes, and return its axes."""
+    strip = ax.inset_axes([0, 1.015, 1, _STRIP], sharex=ax)
+    low, high, n = histogram["low"], histogram["high"], histogram["n"]
+    defaults = {"color": faded(ax, 0.45), "linewidth": 0, "align": "edge", "label": "scores"}
+    strip.bar(low, n, width=high - low, **merged(defaults, keywords))
+    strip.set_facecolor("none")
+    strip.grid(False)
+    strip.tick_params(left=False, labelleft=False, bottom=False, labelbottom=False, which="both")
+    for side, spine in strip.spines.items():
+        spine.set_visible(side == "bottom")
+    strip.spines["bottom"].set(color=faded(ax, 0.45), linewidth=0.6)
+    strip.set_ylim(0, max(float(n.max()), 1e-12) * 1.02)
+    return strip
+
+
+def legend_below(ax: Any, handles: Any = None, *, columns: int = 2, gap: float = 2.6) -> Any:
+    """Put the legend under the label of the x axis, where there are no data.
+
+    ``gap`` is the room for numbers and label in lines of text; ticks and pads do not grow with it.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    size = text_size(ax, 0.9)
+    down = ScaledTranslation(0, -(gap * text_size(ax) + 9) / 72, ax.figure.dpi_scale_trans)
+    return ax.legend(
+        **({} if handles is None else {"handles": handles}),
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=ax.transAxes + down,
+        ncols=columns,
+        frameon=False,
+        fontsize=size,
+        borderaxespad=0,
+        columnspacing=1.2,
+        handlelength=1.6,
+    )
+
+
+def loss_axes(ax: Any, label: str) -> None:
+    """Leave only the lower axis, for horizontal bars."""
+    ax.grid(False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", labelsize=text_size(ax, 0.9))
+    ax.locator_params(axis="x", nbins=2 if is_narrow(ax) else 5)
+    ax.set_xlabel(label, fontsize=text_size(ax))
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+
+
+def plain(text: str) -> str:
+    r"""Return text in which no sign means mathematics.
+
+    Examples
+    --------
+    >>> plain("over 50k $")
+    'over 50k \\$'
+    """
+    return text.replace("$", r"\$")
+
+
+def wrapped(name: str, width: int = 22, lines: int = 2) -> str:
+    r"""Return a name on a few lines, with an ellipsis where it is longer.
+
+    Examples
+    --------
+    >>> wrapped("gradient boosting with monotone constraints", 18)
+    'gradient boosting\nwith monotone…'
+    """
+    parts = textwrap.wrap(name, width, max_lines=lines, placeholder="…", break_long_words=True)
+    return plain("\n".join(parts)) if parts else ""
+
+
+def loss_text(name: str, estimate: Estimate, spec: str = "z.4f") -> str:
+    """Return a loss with its interval, in words.
+
+    Examples
+    --------
+    >>> loss_text("grouping loss ≥", Estimate(0.0312, low=0.0274, high=0.035))
+    'grouping loss ≥ 0.0312 [0.0274, 0.0350]'
+    """
+    return f"{name} {estimate:{spec}}"
+
+
+def whisker_lengths(
+    value: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """Return how far intervals reach below and above the values, as matplotlib wants them."""
+    lengths = np.array([value - low, high - value], float)
+    if np.isnan(lengths).all():
+        return None
+    return np.asarray(np.maximum(lengths, 0), float)

@@ -1,0 +1,5 @@
+"""Results as pages: one file each, which needs no network and shows data as text only."""
+
+from epiloss.presentation.report.pages import audit_card, audit_page, comparison_page
+
+__all__ = ["audit_card", "audit_page", "comparison_page"]

@@ -1,0 +1,194 @@
+"""Pages: what is told of a result, in order, filled into templates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from epiloss.analysis.comparison import Comparison
+from epiloss.auditing.result import Audit
+from epiloss.estimate import percent
+from epiloss.number_format import loss_spec, rate_spec
+from epiloss.presentation.report import diagram, wording
+from epiloss.presentation.report.escaping import asset, clean, environment, json_block, security_policy
+from epiloss.presentation.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
+from epiloss.presentation.report.payload import payload
+from epiloss.table import Table
+
+_SIDES = {
+    "over": "Lower rates than all with such scores",
+    "under": "Higher rates than all with such scores",
+}
+_WORST = 10  # regions in a table
+_MOST_CURVES = 10  # classes for which a smooth curve is fitted
+
+
+def audit_page(audit: Audit, *, title: str | None = None) -> str:
+    """Return the audit as one HTML file, the same bytes for the same audit.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X, method="partition")
+    >>> page = audit_page(result, title="A <b>bold</b> model")
+    >>> "A &lt;b&gt;bold&lt;/b&gt; model" in page, "https:" in page
+    (True, False)
+    """
+    audit = _named(audit)
+    names = diagram.classes(audit)
+    shown = [(view, _named(one)) for view, one in diagram.views(audit)]
+    panels = diagram.panels(shown, names)
+    return _page(
+        "audit.html",
+        title or "How far these probabilities are from the truth",
+        audit=audit,
+        headline=wording.headline(audit),
+        blind=wording.is_blind(audit),
+        ledger=ledger_lines(audit),
+        spec=loss_spec(audit.score.value),
+        panels=panels,
+        class_names=[name for name in names if name is not None],
+        n_classes=len(audit.options.get("classes", ())),
+        worst=[_worst(audit, side, names) for side in _SIDES],
+        recalibration=wording.recalibration(audit),
+        losses=loss_bars([("", audit)], audit.verdict.matters),
+        curves=_curves(audit, names),
+        terms=wording.terms(audit),
+        data=json_block(payload(panels)),
+        **_method(audit),
+    )
+
+
+def comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
+    """Return a comparison of models as one HTML file, the same bytes for the same comparison."""
+    audits = {name: _named(one) for name, one in comparison.audits.items()}
+    first = next(iter(audits.values()))
+    return _page(
+        "comparison.html",
+        title or "Which model is nearer to the truth, and in what",
+        comparison=comparison,
+        audits=audits,
+        first=first,
+        losses=loss_bars(list(audits.items())),
+        spec=loss_spec(*(one.score.value for one in audits.values())),
+        differences=_differences(comparison),
+        worst={name: _rows(one, one.worst_regions(3)) for name, one in audits.items()},
+        headline=f"{len(audits)} models, {wording.headline(first, regions=False)}",
+        data=json_block({"panels": []}),
+        **_method(first, comparison.baseline),
+    )
+
+
+def audit_card(audit: Audit) -> str:
+    """Return the audit as a small piece of HTML for notebooks, with no script."""
+    audit = _named(audit)
+    names = diagram.classes(audit)
+    view, shown = diagram.views(audit)[0]
+    (panel,) = diagram.panels([(view, _named(shown))], names[:1])
+    template = environment().get_template("card.html")
+    return template.render(
+        audit=audit,
+        headline=wording.headline(audit),
+        badge=wording.BADGES[audit.verdict.kind],
+        ledger=ledger_lines(audit),
+        panel=panel,
+        style=Markup(asset("card.css")),
+        wording=wording,
+    )
+
+
+def _page(template: str, title: str, **parts: Any) -> str:
+    script, style = asset("diagram.js") + asset("page.js"), asset("style.css")
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            title=title,
+            policy=security_policy(script=script, style=style),
+            script=Markup(script),
+            style=Markup(style),
+            badges=wording.BADGES,
+            wording=wording,
+            **parts,
+        )
+    )
+
+
+def _method(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
+    return {
+        "options": wording.options_shown(audit.options),
+        "versions": wording.versions(),
+        "notes": wording.notes(audit),
+        "call": Markup("\n").join(map(clean, wording.call(audit, baseline))),
+        "level": percent(audit.options["level"]),
+    }
+
+
+def _named(audit: Audit) -> Audit:
+    """Return the audit with a name for every region, also where it was rebuilt without its rows."""
+    columns = audit.regions.columns
+    if wording.is_blind(audit):
+        rules = [f"scores {row['level_text']}" for row in _rows(audit, audit.regions)]
+    elif "rule" in columns:
+        return audit
+    else:
+        rules = list(columns.get("group", [f"region {k}" for k in columns["region"]]))
+    return replace(audit, regions=Table({**columns, "rule": np.array(rules, object)}))
+
+
+def _worst(audit: Audit, side: str, names: list[str | None]) -> dict[str, Any]:
+    """Return the costliest regions on one side, for each class, that cost more than their noise."""
+    rows = []
+    for number, name in enumerate(names):
+        of_class = replace(audit, regions=diagram.placed(audit, name))
+        table = of_class.worst_regions(_WORST, side=side)
+        costly = _rows(audit, table.take(np.flatnonzero(table["cost"] > 0)))
+        rows += [{**row, "class_number": number} for row in costly]
+    return {"side": side, "title": _SIDES[side], "rows": rows}
+
+
+def _rows(audit: Audit, table: Table) -> list[dict[str, Any]]:
+    """Return regions as rows, with their level set in words."""
+    ranges = _ranges(audit.level_sets)
+    rows = []
+    for i in range(len(table)):
+        row = {name: table[name][i] for name in table}
+        class_name = str(row.get("class", ""))
+        row["level_text"] = ranges.get((class_name, int(row["level_set"])), f"no. {row['level_set']}")
+        row["class_name"] = class_name
+        rows.append(row)
+    return rows
+
+
+def _ranges(levels: Table) -> dict[tuple[str, int], str]:
+    if "low" not in levels.columns:
+        return {}
+    names = levels.columns.get("class", np.full(len(levels), ""))
+    cells = zip(names, levels["level_set"], levels["low"], levels["high"], strict=True)
+    return {(str(name), int(k)): _range(low, high) for name, k, low, high in cells}
+
+
+def _range(low: float, high: float) -> str:
+    spec = rate_spec(low, high)
+    return f"{low:{spec}} to {high:{spec}}"
+
+
+def _curves(audit: Audit, names: list[str | None]) -> list[Curve]:
+    """Return the smooth calibration curves: none where a level set is a whole vector of scores."""
+    if audit.evidence is None or audit.task == "joint" or len(names) > _MOST_CURVES:
+        return []
+    return [smooth_curve(audit.evidence.calibration_curve(name)) for name in names]
+
+
+def _differences(comparison: Comparison) -> list[dict[str, Any]]:
+    table = comparison.differences
+    rows = []
+    for i in range(len(table)):
+        row = {name: table[name][i] for name in table}
+        row["loss"] = str(row["loss"]).replace("_recalibrated", ", recalibrated").replace("_", " ")
+        rows.append(row)
+    return rows

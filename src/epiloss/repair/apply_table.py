@@ -1,0 +1,123 @@
+"""Tables through a saved repair, batch by batch: they may be larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epiloss._typing import Floats
+from epiloss.input.arrays import checked_scores, lacks_score, score_numbers
+from epiloss.input.features import Features, Place
+from epiloss.repair import RegionRecalibrator
+from epiloss.sources.arrow import arrow, is_list, is_of_categories, read_matrix
+from epiloss.sources.base import Source
+from epiloss.sources.tables import open_source
+from epiloss.sources.whole_files import column, writing_table
+from epiloss.streaming.passes import placed
+from epiloss.streaming.progress import progress
+from epiloss.streaming.reader import plain_numbers
+
+
+def repair_table(
+    repair: RegionRecalibrator,
+    X: Any,
+    scores: Sequence[str],
+    output: str | Path,
+    *,
+    logits: bool = False,
+) -> int:
+    """Write the repaired scores of files or a table, in their order, and return how many rows there are.
+
+    Each column of scores is written under its name and ``_repaired``, missing where a score is, as a
+    probability also where ``logits`` were given. Beside it stand the number of the row and, of several
+    files, the file.
+    """
+    pa = arrow()
+    source = open_source(X)
+    known = dict.fromkeys(source.schema.names)
+    for name in scores:
+        column(known, name, "y_prob")
+    learned = _columns_of(repair.features_in_, source, scores)
+    several = len({part.name for part in source.parts}) > 1
+    fields = [pa.field("file", pa.string())] if several else []
+    fields += [pa.field("row", pa.int64())]
+    fields += [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
+    n_rows = 0
+    with writing_table(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
+        for part in source.parts:
+            batches = part.batches(list(dict.fromkeys([*scores, *learned])))
+            for batch, _, at in placed(batches, part.name, part.first_row):
+                given = _features(batch, learned, source)
+                better = _repaired(repair, given, batch, scores, at, logits=logits)
+                columns = [pa.array([part.name] * batch.num_rows)] if several else []
+                columns += [pa.array(at.first + np.arange(batch.num_rows))]
+                columns += [pa.array(one, from_pandas=True) for one in better]
+                write(pa.table(columns, schema=pa.schema(fields)))
+                n_rows += batch.num_rows
+                advance(batch.num_rows)
+    return n_rows
+
+
+def _repaired(
+    repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place, *, logits: bool
+) -> list[Floats]:
+    """Return the columns of repaired scores, NaN in rows where one is missing."""
+    given = score_numbers(_scores(batch, names), at, names)
+    rows = np.flatnonzero(~lacks_score(given))
+    better = np.full(given.shape, np.nan)
+    if len(rows):
+        scores, _ = checked_scores(given[rows], replace(at, rows=rows), names, logits=logits)
+        better[rows] = repair.predict(Features.read(X).take(rows), scores)
+    return [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
+
+
+def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> list[str]:
+    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
+    widths = {
+        field.name: _width(field, source.widths)
+        for field in source.schema
+        if is_list(field.type) and field.name not in scores
+    }
+    fitting = [name for name, width in widths.items() if width == learned.n_columns]
+    if learned.nameless and len(fitting) == 1:
+        return fitting
+    parts = {f"{name}[{j}]": name for name, width in widths.items() for j in range(width)}
+    known = {**parts, **{name: name for name in source.schema.names}}
+    return list(dict.fromkeys(column(known, name, "the repair") for name in learned.names))
+
+
+def _width(field: Any, widths: Mapping[str, int]) -> int:
+    fixed = arrow().types.is_fixed_size_list(field.type)
+    return int(field.type.list_size) if fixed else widths.get(field.name, 0)
+
+
+def _features(batch: Any, names: Sequence[str], source: Source) -> Any:
+    """Return the columns of a batch as a repair takes them."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        values, field = batch.column(name), source.schema.field(name)
+        if not is_list(field.type):
+            columns[name] = values.dictionary_encode() if is_of_categories(field) else _values(values)
+            continue
+        matrix = read_matrix(name, values, _width(field, source.widths))
+        if len(names) == 1:
+            return matrix
+        columns |= {f"{name}[{j}]": part for j, part in enumerate(matrix.T)}
+    return columns
+
+
+def _values(values: Any) -> Any:
+    """Return texts and moments as they are, and all else as numbers."""
+    types = arrow().types
+    if types.is_boolean(values.type) or types.is_temporal(values.type):
+        return values.to_numpy(zero_copy_only=False)
+    return plain_numbers(values)
+
+
+def _scores(batch: Any, names: Sequence[str]) -> Any:
+    chosen = [plain_numbers(batch.column(name)) for name in names]
+    return chosen[0] if len(chosen) == 1 else np.column_stack(chosen)

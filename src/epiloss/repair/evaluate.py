@@ -1,0 +1,126 @@
+"""The loop: repair on one part of the rows, measure on the others, before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from epiloss._json import SCHEMA, SavedAsJson, for_json
+from epiloss._random import stream
+from epiloss._threads import limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.auditing.differences import LOSSES, paired_difference
+from epiloss.auditing.result import Audit
+from epiloss.auditing.run import measured
+from epiloss.errors import DataError, OptionError
+from epiloss.estimate import Estimate, percent
+from epiloss.input.problem import Problem
+from epiloss.number_format import digits_of, loss_spec
+from epiloss.repair.estimators import RegionRecalibrator, repaired
+
+_TITLES = {
+    "score": "score",
+    "calibration_loss": "= calibration loss",
+    "grouping_loss": "+ grouping loss, at least",
+}
+
+
+@dataclass(frozen=True)
+class RepairResult(SavedAsJson):
+    """Audits of the same fresh rows before and after a repair, and by how much the losses changed.
+
+    ``rows`` are the numbers of these rows, and ``scores`` their repaired scores; a difference below
+    zero is an improvement.
+    """
+
+    before: Audit
+    after: Audit
+    differences: dict[str, Estimate]
+    rows: Codes = field(repr=False)
+    scores: Floats = field(repr=False)
+    repair: RegionRecalibrator = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+        plain: dict[str, Any] = for_json(
+            {
+                "schema": SCHEMA,
+                "before": self.before.to_dict(),
+                "after": self.after.to_dict(),
+                "differences": {name: one.to_dict() for name, one in self.differences.items()},
+            }
+        )
+        return plain
+
+    def __str__(self) -> str:
+        level = f"[{percent(self.before.options['level'])} interval]"
+        spec = loss_spec(*(one.score.value for one in (self.before, self.after)))
+        wide = 5 + digits_of(spec)
+        lines = [
+            f"repaired by {self.repair.method}, measured on {self.before.n_samples:,} rows that it has "
+            "not seen",
+            "",
+            f"{'':28}{'before':>{wide}}{'after':>{wide}}{'difference':>{wide + 2}} {level}",
+        ]
+        for name, title in _TITLES.items():
+            versions = (getattr(one, name).value for one in (self.before, self.after))
+            both = "".join(f"{format(value, spec):>{wide}}" for value in versions)
+            change = self.differences[name]
+            interval = ""
+            if change.low is not None and change.high is not None:
+                interval = f" [{change.low:{spec}}, {change.high:{spec}}]"
+            pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
+            lines.append(f"{title:28}{both}{format(change.value, spec):>{wide + 2}}{interval}{pvalue}")
+        return "\n".join([*lines, "", f"after: {self.after.verdict}"])
+
+
+@limited_threads()
+def repair_audit(
+    result: Audit, recalibrator: RegionRecalibrator | None = None, part: float = 0.5
+) -> RepairResult:
+    """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
+    evidence = result.evidence
+    if evidence is None or evidence.problem.features is None:
+        raise OptionError("to repair, an audit needs its rows and X. Audit with X.")
+    if not 0 < part < 1:
+        raise OptionError(
+            f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
+        )
+    problem, options, rule = evidence.problem, result.options, evidence.rule
+    recalibrator = RegionRecalibrator(rule=rule) if recalibrator is None else recalibrator
+    learn, fresh = _parts(problem, part, stream(options["random_state"], "repair"))
+    recalibrator.fit_problem(problem.take(learn))
+    given = problem.take(fresh)
+    if given.task == "top-label":  # of the same class before and after, whichever is then the top one
+        given = replace(given, claimed=given.scores.argmax(axis=1))
+    assert given.features is not None
+    scores = repaired(recalibrator.repairs_, recalibrator.positive_, given.features, given.scores)
+    plan = replace(evidence.plan, recalibrate=None)
+    before, after = (
+        measured(one, plan, rule, {**options, "recalibrate": None}, evidence.display)
+        for one in (given, replace(given, scores=scores))
+    )
+    differences = {name: paired_difference(after, before, name) for name in LOSSES}
+    return RepairResult(before, after, differences, _numbers(given), scores, recalibrator)
+
+
+def _numbers(problem: Problem) -> Codes:
+    assert problem.rows is not None  # some were taken
+    return problem.rows
+
+
+def _parts(problem: Problem, part: float, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Return the rows that learn and those that are fresh; clusters stay together."""
+    unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
+    n_units = int(unit.max()) + 1
+    learns = generator.permutation(n_units) < round(part * n_units)
+    learn, fresh = np.flatnonzero(learns[unit]), np.flatnonzero(~learns[unit])
+    for name, rows in (("learn the repair", learn), ("measure it", fresh)):
+        if len(rows) < 2 or len(np.unique(problem.labels[rows])) < 2:
+            raise DataError(
+                f"{len(rows)} rows are too few to {name}: both outcomes must be among them. "
+                "Bring more rows, or another part=."
+            )
+    return learn, fresh

@@ -1,5 +1,0 @@
-"""Results as pages: one file each, which needs no network and shows data as text only."""
-
-from epiloss.report.pages import audit_card, audit_page, comparison_page
-
-__all__ = ["audit_card", "audit_page", "comparison_page"]

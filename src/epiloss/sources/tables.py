@@ -1,0 +1,293 @@
+"""Tables at the door: data frames, lazy frames, data sets and relations, read batch by batch."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from epiloss.errors import DataError, MissingExtraError, printable
+from epiloss.sources.arrow import arrow, is_list
+from epiloss.sources.base import (
+    Part,
+    Source,
+    batch_rows,
+    completed,
+    list_widths,
+    plain_schema,
+)
+from epiloss.sources.files import open_files
+from epiloss.sources.whole_files import read_whole
+
+Reading = Callable[[list[str], int], Iterator[Any]]  # (columns, rows of a batch) -> batches
+
+
+@dataclass(frozen=True)
+class ObjectPart(Part):
+    """An object of this process that gives its rows again whenever it is asked."""
+
+    title: str
+    schema: Any
+    read: Reading
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What the object is called."""
+        return self.title
+
+    @property
+    def identity(self) -> str:
+        """The object, which this process alone has."""
+        return f"{self.name}|{id(self)}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read some columns, in batches that stay small."""
+        size = batch_rows(self.schema, columns)
+        with _in_words(self.title):
+            for batch in self.read(list(columns), size):
+                plain = completed(batch, self.schema, columns, {})
+                for start in range(0, batch.num_rows, size):
+                    yield plain.slice(start, size)
+
+
+@dataclass(frozen=True)
+class DaskPart(Part):
+    """A partition of a dask data frame: computed where the work is done."""
+
+    delayed: Any
+    number: int
+    schema: Any
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition."""
+        return f"partition {self.number}"
+
+    @property
+    def identity(self) -> str:
+        """The partition's key, which dask makes of what it is computed from."""
+        return str(self.delayed.key)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Compute the partition here."""
+        pa = arrow()
+        fields = [self.schema.field(name) for name in columns]
+        with _in_words(self.name):
+            frame = self.delayed.compute()
+            table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
+        yield from table.to_batches(batch_rows(self.schema, columns))
+
+
+@dataclass(frozen=True)
+class SparkPart(Part):
+    """A Spark data frame as a whole: Spark itself cuts it up."""
+
+    frame: Any
+    schema: Any
+    first_row: int = 0
+    n_rows: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The data frame."""
+        return "the Spark data frame"
+
+    @property
+    def identity(self) -> str:
+        """The data frame, which this process alone has."""
+        return f"spark|{id(self.frame)}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Refuse: the rows are in the cluster."""
+        raise DataError("a Spark data frame is read by its own engine. Use engine='spark'.")
+
+
+def open_source(X: Any) -> Source:
+    """Return the source of files, given by name, or of a table of any of the kinds below."""
+    if isinstance(X, str | os.PathLike):
+        whole = read_whole(os.fspath(X))
+        return open_files(X) if whole is None else open_source(whole)
+    if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
+        return open_files(X)
+    for opened in (_spark, _dask, _arrow_dataset, _lazy_frame, _relation, _hugging_face, _arrow_stream):
+        with _in_words(f"the {type(X).__name__}"):
+            source = opened(X)
+        if source is not None:
+            return source
+    raise DataError(
+        "with columns given by name, X must be files, a data frame, a lazy frame, a data set or a "
+        f"relation, got {type(X).__name__}. Pass arrays as y_true, y_prob and X."
+    )
+
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    """Say in a sentence what another package finds wrong with its table, of whatever kind it is."""
+    try:
+        yield
+    except (DataError, MissingExtraError, MemoryError):
+        raise
+    except Exception as error:
+        reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
+        raise DataError(
+            f"{what} cannot be read as a table: {reason or type(error).__name__}. Convert or leave out "
+            "the columns that it names, or write the table to a file and audit that."
+        ) from error
+
+
+def _is_from(X: Any, package: str) -> bool:
+    """Tell whether an object is of a class that a package defines, without importing it."""
+    return any(one.__module__.split(".")[0] == package for one in type(X).__mro__)
+
+
+def _of_parts(schema: Any, parts: Sequence[Part]) -> Source:
+    return Source(schema, parts, list_widths(schema, parts))
+
+
+def _of_object(name: str, schema: Any, read: Reading, n_rows: int | None = None) -> Source:
+    schema = plain_schema(schema)
+    return _of_parts(schema, [ObjectPart(name, schema, read, n_rows=n_rows)])
+
+
+def _spark(X: Any) -> Source | None:
+    if not (_is_from(X, "pyspark") and hasattr(X, "mapInArrow")):
+        return None
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = plain_schema(to_arrow_schema(X.schema))
+    lists = [field.name for field in schema if is_list(field.type)]
+    first = X.select(*lists).first() if lists else None
+    widths = {} if first is None else {name: len(first[name] or ()) for name in lists}
+    return Source(schema, [SparkPart(X, schema)], widths)
+
+
+def _dask(X: Any) -> Source | None:
+    if not (hasattr(X, "to_delayed") and hasattr(X, "_meta")):
+        return None
+    pa = arrow()
+    first = X.head(1, npartitions=-1)
+    schema = plain_schema(pa.Schema.from_pandas(first, preserve_index=False).remove_metadata())
+    parts = [DaskPart(one, number, schema) for number, one in enumerate(X.to_delayed())]
+    return _of_parts(schema, parts)
+
+
+def _arrow_dataset(X: Any) -> Source | None:
+    if not (_is_from(X, "pyarrow") and hasattr(X, "to_batches") and hasattr(X, "scanner")):
+        return None
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        yield from X.to_batches(columns=columns, batch_size=size)
+
+    return _of_object("the data set", X.schema, read)
+
+
+def _lazy_frame(X: Any) -> Source | None:
+    if not (_is_from(X, "polars") and hasattr(X, "collect_schema") and hasattr(X, "collect")):
+        return None
+    schema = X.limit(0).collect().to_arrow().schema
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        for frame in X.select(columns).collect_batches(chunk_size=size, maintain_order=True):
+            yield from frame.to_arrow().to_batches()
+
+    return _of_object("the lazy frame", schema, read)
+
+
+def _relation(X: Any) -> Source | None:
+    if not (_is_from(X, "duckdb") or _is_from(X, "_duckdb")) or not hasattr(X, "project"):
+        return None
+    schema = X.limit(0).to_arrow_table().schema
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        yield from X.project(quoted).to_arrow_reader(size)
+
+    return _of_object("the relation", schema, read)
+
+
+def _hugging_face(X: Any) -> Source | None:
+    if not (_is_from(X, "datasets") and hasattr(X, "select_columns")):
+        return None
+    if isinstance(X, Mapping):
+        raise DataError(
+            f"X must be one data set, got a dictionary of {', '.join(map(str, X))}. Pick a split of it."
+        )
+    if X.features is None:
+        raise DataError(
+            "the columns' types must be known before the data set is read, got a lazy one without any. "
+            "Give it features=, or write it to Parquet."
+        )
+    schema = X.features.arrow_schema.remove_metadata()
+    n_rows = len(X) if hasattr(X, "__len__") else None
+    flat = arrow().schema([field.with_type(_flat_type(field.type)) for field in schema])
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        for table in X.select_columns(columns).with_format("arrow").iter(size):
+            for name in columns:
+                if flat.field(name).type != schema.field(name).type:
+                    place = table.schema.get_field_index(name)
+                    values = _flattened(name, table.column(name), flat.field(name).type)
+                    table = table.set_column(place, name, values)
+            yield from table.to_batches()
+
+    return _of_object("the data set", flat, read, n_rows)
+
+
+def _flat_type(kind: Any) -> Any:
+    """Return an Array2D, Array3D, ... of a known shape as a list of all its numbers."""
+    shape = getattr(kind, "shape", None)
+    if shape is None or not hasattr(kind, "storage_type") or None in shape:
+        return kind
+    inner = kind.storage_type
+    while arrow().types.is_list(inner):
+        inner = inner.value_type
+    return arrow().list_(inner, math.prod(shape))
+
+
+def _flattened(name: str, values: Any, kind: Any) -> Any:
+    values = values.combine_chunks()
+    storage = values.storage if hasattr(values, "storage") else values
+    if storage.null_count:
+        raise DataError(
+            printable(f"column {name!r} must have no missing rows, got {storage.null_count}. ")
+            + "Leave these rows out: dataset.filter."
+        )
+    while arrow().types.is_list(storage.type):
+        storage = storage.flatten()
+    return arrow().FixedSizeListArray.from_arrays(storage, type=kind)
+
+
+def _arrow_stream(X: Any) -> Source | None:
+    """Accept whatever speaks Arrow: pandas, polars, pyarrow; and mappings of columns."""
+    pa = arrow()
+    if isinstance(X, pa.RecordBatchReader):
+        raise DataError(
+            "the data are read more than once, and a RecordBatchReader can be read once only. "
+            "Pass a data set, a table or files."
+        )
+    if isinstance(X, Mapping):
+        table = pa.table(dict(X))
+    elif not hasattr(X, "__arrow_c_stream__"):
+        return None
+    elif _is_from(X, "pandas"):
+        names = [str(name) for name in X.columns]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            told = f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
+            raise DataError(printable(told))
+        table = pa.Table.from_pandas(X, preserve_index=False)
+    else:
+        table = pa.table(X)
+    schema, table = table.schema, table.replace_schema_metadata(None)
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        yield from table.select(columns).to_batches(size)
+
+    return _of_object("the table", schema, read, table.num_rows)

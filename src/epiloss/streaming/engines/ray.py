@@ -1,0 +1,45 @@
+"""A Ray cluster: the one that is connected to, or one by its address, or one on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from epiloss.errors import MissingExtraError
+from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
+from epiloss.streaming.passes import Pass
+
+
+class RayEngine(Engine):
+    """Runs parts as tasks of Ray, which does again what a dead worker had."""
+
+    def __init__(self, address: str | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError(
+                "engine 'ray' needs ray, which is not installed. Run: pip install 'epiloss[ray]'"
+            ) from None
+        self._ray, self._address = ray, address
+
+    def __enter__(self) -> RayEngine:
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            self._ray.init(self._address, include_dashboard=False, log_to_driver=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._started:
+            self._ray.shutdown()
+
+    def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
+        """Send the work once, and the parts as tasks."""
+        sent = self._ray.put(work)
+        do = self._ray.remote(finished).options(max_retries=LEAST_TRIES)
+        left = [do.remote(sent, part, offset) for part, offset in tasks]
+        while left:
+            done, left = self._ray.wait(left)
+            try:
+                yield self._ray.get(done[0])
+            except self._ray.exceptions.RayTaskError as error:
+                raise error.cause from error

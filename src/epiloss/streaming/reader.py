@@ -1,0 +1,353 @@
+"""Which column plays which part, and how a batch of rows becomes a checked problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._typing import Codes, Floats
+from epiloss.errors import DataError, OptionError, printable
+from epiloss.input.arrays import (
+    checked_scores,
+    from_one_hot,
+    group_names,
+    lacks_score,
+    missing_keys,
+    missing_labels,
+    read_weights,
+    score_numbers,
+)
+from epiloss.input.checks import columns_of_task, counts, scaled_weights
+from epiloss.input.features import Place
+from epiloss.input.problem import Groups, Problem
+from epiloss.sources.arrow import (
+    IDENTIFIER,
+    INDEX,
+    FeatureColumns,
+    arrow,
+    encoded,
+    is_list,
+    is_text,
+    key_numbers,
+    mark_of,
+    read_codes,
+    read_matrix,
+    read_numbers,
+)
+from epiloss.sources.whole_files import column
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of the data, by the part they play."""
+
+    label: str
+    scores: tuple[str, ...]
+    features: tuple[str, ...]
+    weight: str | None = None
+    groups: str | None = None
+    clusters: str | None = None
+    row_id: str | None = None
+    display: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()  # that the data themselves mark as such
+
+    @property
+    def census(self) -> list[str]:
+        """The columns that say who is there: labels, weights and groups."""
+        return _named(self.label, self.weight, self.groups)
+
+    @property
+    def survey(self) -> list[str]:
+        """All columns that are used."""
+        return _named(*self.tally, self.clusters, self.row_id, *self.display)
+
+    @property
+    def tally(self) -> list[str]:
+        """The columns that are added up."""
+        return _named(self.label, *self.scores, *self.features, self.weight, self.groups)
+
+
+def _named(*names: str | None) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def choose_roles(
+    schema: Any,
+    *,
+    label: str,
+    scores: Sequence[str],
+    features: Sequence[str] | None,
+    exclude: Sequence[str],
+    display: Sequence[str],
+    **others: str | None,
+) -> Roles:
+    """Find the columns, or say which there are; by default all that have no other use are features.
+
+    Columns that the data mark as identifiers or as an index are shown, and are no features.
+    """
+    for option, names in {"y_prob": scores, "features": features or ()}.items():
+        if label in names:
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
+    for option, name in others.items():
+        if name is not None and name == label and option != "row_id":
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
+    known = dict.fromkeys(schema.names)
+    repeated = [name for name in schema.names if schema.names.count(name) > 1]
+    if repeated:
+        raise DataError(
+            printable(
+                f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
+            )
+        )
+    options = {"y_true": [label], "y_prob": scores, "features": features or (), "exclude": exclude}
+    options |= {"display": display}
+    options |= {name: [one] for name, one in others.items() if one is not None}
+    for option, names in options.items():
+        for name in names:
+            column(known, name, option)
+    marked = [one.name for one in schema if mark_of(one) in (IDENTIFIER, INDEX)]
+    named = {label, *scores, *exclude, *(features or ()), *filter(None, others.values())}
+    identifiers = [name for name in marked if name not in named]
+    used = {label, *scores, *exclude, *display, *identifiers, *filter(None, others.values())}
+    if features is None:
+        features = [name for name in schema.names if name not in used]
+    weight, groups = others.get("sample_weight"), others.get("groups")
+    return Roles(
+        label=label,
+        scores=tuple(scores),
+        features=() if groups is not None else tuple(features),
+        weight=weight,
+        groups=groups,
+        clusters=others.get("clusters"),
+        row_id=others.get("row_id"),
+        display=tuple(display) or tuple(identifiers),
+        identifiers=tuple(identifiers),
+    )
+
+
+def check_types(schema: Any, roles: Roles) -> None:
+    """Refuse labels, scores and weights of types that they cannot have, before any row is read."""
+    types = arrow().types
+
+    def is_number(kind: Any) -> bool:
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+    def plain(name: str) -> Any:
+        kind = schema.field(name).type
+        return kind.value_type if types.is_dictionary(kind) else kind
+
+    kind = plain(roles.label)
+    if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
+        raise DataError(
+            printable(
+                f"labels must be numbers, truth values or texts, got {kind} in column {roles.label!r}. "
+                "Convert them first."
+            )
+        )
+    for name in (*roles.scores, *_named(roles.weight)):
+        kind = plain(name)
+        if is_text(kind):
+            continue  # the first of these is shown when it is read
+        if not (is_number(kind) or types.is_boolean(kind) or (is_list(kind) and name in roles.scores)):
+            what = "weights" if name == roles.weight else "scores"
+            raise DataError(
+                printable(
+                    f"{what} must be numbers, got {kind} in column {name!r}. Convert them first, or "
+                    "name another column."
+                )
+            )
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What is known of the whole data: with it a batch of rows is read without the others."""
+
+    roles: Roles
+    columns: FeatureColumns
+    score_width: int  # of a column that holds all classes' scores as lists; else 0
+    task: str
+    classes: tuple[Any, ...]
+    positive: int
+    largest_weight: float | None
+    groups: tuple[str, ...] | None
+    drop_missing: bool
+    logits: bool
+
+    def problem(
+        self,
+        batch: Any,
+        at: Place,
+        *,
+        scores: Floats | None = None,
+        labels: Codes | None = None,
+        features: bool = True,
+    ) -> Problem:
+        """Return the checked rows of a batch or table; those that do not count are left out."""
+        roles = self.roles
+        given = self.scores(batch, at)[0] if scores is None else scores
+        labels = self.labels(batch, at) if labels is None else labels
+        weights = None
+        counted = ~self.missing(given, labels)
+        if roles.weight is not None and self.largest_weight is not None:
+            raw = read_weights(plain_numbers(batch.column(roles.weight)), at, [roles.weight])
+            weights = scaled_weights(raw, self.largest_weight)
+            counted &= counts(weights)
+        problem = Problem(
+            self.task,
+            self.classes,
+            self.positive,
+            labels,
+            columns_of_task(given, self.task, self.positive),
+            self.columns.read(batch) if features and self.columns.columns else None,
+            self._groups(batch),
+            weights,
+            self._clusters(batch) if features else None,
+            (),
+        )
+        return problem if counted.all() else problem.take(np.flatnonzero(counted))
+
+    def missing(self, scores: Floats, labels: Codes) -> NDArray[np.bool_]:
+        """Tell which rows lack a score or a label."""
+        if not self.drop_missing:
+            return np.zeros(len(labels), bool)  # which is an error, told already
+        return lacks_score(scores) | (labels < 0)
+
+    def scores(self, batch: Any, at: Place) -> tuple[Floats, int]:
+        """Return the probabilities, and how many were clipped to [0, 1].
+
+        They are NaN where one is missing, if such rows are to be left out.
+        """
+        names = self.roles.scores
+        if self.score_width:
+            values: NDArray[Any] = read_matrix(names[0], batch.column(names[0]), self.score_width)
+        elif len(names) == 1:
+            values = plain_numbers(batch.column(names[0]))
+        else:
+            values = np.column_stack([plain_numbers(batch.column(name)) for name in names])
+        if not len(values):
+            return values.astype(np.float64), 0
+        numbers = score_numbers(values, at, names)
+        if not self.drop_missing:
+            return checked_scores(numbers, at, names, logits=self.logits)
+        rows = np.flatnonzero(~lacks_score(numbers))
+        whole = np.full(numbers.shape, np.nan)
+        n_clipped = 0
+        if len(rows):
+            some = replace(at, rows=rows)
+            whole[rows], n_clipped = checked_scores(numbers[rows], some, names, logits=self.logits)
+        return whole, n_clipped
+
+    def labels(self, batch: Any, at: Place) -> Codes:
+        """Return the place of each row's class; -1 where there is none."""
+        places = {name: code for code, name in enumerate(self.classes)}
+        values = plain_labels(batch.column(self.roles.label), self.roles.label, at)
+        codes = read_codes(values, places)
+        if not self.drop_missing and codes.min(initial=0) < 0:
+            raise missing_labels(codes < 0, at, [self.roles.label])
+        return codes
+
+    def _groups(self, batch: Any) -> Groups | None:
+        if self.roles.groups is None or self.groups is None:
+            return None
+        names, places = named_groups(batch.column(self.roles.groups))
+        codes = np.searchsorted(np.array(self.groups), names)[places]
+        return Groups(codes.astype(np.int64), self.groups)
+
+    def _clusters(self, batch: Any) -> Codes | None:
+        if self.roles.clusters is None:
+            return None
+        numbers = key_numbers(batch.column(self.roles.clusters))
+        return np.unique(numbers, return_inverse=True)[1].astype(np.int64)
+
+    def keys(
+        self, batch: Any, scores: Floats, features: Sequence[NDArray[Any]], at: Place
+    ) -> NDArray[np.uint64]:
+        """Return a number for each row by which a sample is drawn.
+
+        It is made of the cluster or the row's identifier if there is one, else of score and features.
+        """
+        by = self.roles.clusters or self.roles.row_id
+        if by is not None:
+            values = [key_numbers(batch.column(by))]
+            missing = np.isnan(values[0])
+            if missing.any():
+                raise missing_keys(
+                    "clusters" if by == self.roles.clusters else "row_id", missing, at, [by]
+                )
+        else:
+            given = scores[:, None] if scores.ndim == 1 else scores
+            values = [*np.ascontiguousarray(given.T), *features]
+            if self.roles.groups is not None:
+                values.append(key_numbers(batch.column(self.roles.groups)))
+        keys: NDArray[np.uint64] = kernel().row_keys(values)
+        return keys
+
+    def learned(self, table: Any) -> Reader:
+        """Return the reader that knows the categories of a table."""
+        return replace(self, columns=self.columns.learned(table))
+
+
+def plain_labels(values: Any, name: str, at: Place) -> Any:
+    """Return labels as they are; of one-hot rows, the place of the 1."""
+    if not is_list(values.type):
+        return values
+    first = next((len(one) for one in values.to_pylist() if one is not None), 0)
+    rows = read_matrix(name, values, first)
+    return arrow().array(from_one_hot(rows, at, [name]))
+
+
+def plain_numbers(values: Any) -> NDArray[Any]:
+    """Return numbers; texts as they are, for the error that they are to tell of."""
+    if is_text(values.type):
+        return np.array(values.to_pylist(), object)
+    return read_numbers(values)
+
+
+def named_groups(values: Any) -> tuple[NDArray[Any], Codes]:
+    """Return the names of groups, the last one for missing values, and the place of each row's."""
+    distinct, places = encoded(values)
+    given = np.empty(len(distinct) + 1, object)
+    given[:-1] = distinct
+    return group_names(given, "groups"), places
+
+
+def reader(
+    schema: Any,
+    roles: Roles,
+    widths: Mapping[str, int],
+    *,
+    task: str,
+    classes: tuple[Any, ...],
+    positive: int,
+    largest_weight: float | None,
+    groups: tuple[str, ...] | None,
+    drop_missing: bool,
+    logits: bool,
+) -> Reader:
+    """Return a reader for data of a schema."""
+    columns = FeatureColumns.of(schema, roles.features, widths)
+    width = score_width(schema, roles, widths)
+    known = (task, classes, positive, largest_weight, groups, drop_missing, logits)
+    return Reader(roles, columns, width, *known)
+
+
+def score_width(schema: Any, roles: Roles, widths: Mapping[str, int]) -> int:
+    """Return how many scores a row's list of scores has; 0 where each column holds single ones."""
+    lists = [name for name in roles.scores if is_list(schema.field(name).type)]
+    if lists and len(roles.scores) > 1:
+        raise OptionError(
+            printable(
+                f"y_prob must name one column of lists or several of numbers, got {lists[0]!r} among "
+                f"{len(roles.scores)} columns. Name it alone."
+            )
+        )
+    return FeatureColumns.of(schema, lists, widths).columns[0].width if lists else 0

@@ -1,0 +1,100 @@
+"""A histogram of the scores, fine enough that calibration curves are fitted on it.
+
+Cells are of equal relative width towards 0 and towards 1, where scores of rare events crowd. Each
+half of the rows, drawn by key, has sums of its own, so that two independent curves can be fitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.reference import LIMB
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.curves import Curve, CurveFitter, GivenCurve
+from epiloss.calibration.smoothers import DistinctScores
+from epiloss.input.tasks import BinaryProblem
+
+_OCTAVES = 30  # scores nearer to 0 or 1 than 2**-30 share a cell
+WEIGHT, SCORE, LABEL = range(3)
+
+
+@dataclass(frozen=True)
+class ScoreCells:
+    """Sums (2 limbs, weight/score/label, 2 halves, cells), which add up exactly; see RegionStats."""
+
+    bits: int
+    sums: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, n_problems: int) -> ScoreCells:
+        """Return cells without rows; the more problems there are, the wider they are."""
+        bits = 10 if n_problems <= 4 else 7 if n_problems <= 32 else 5
+        return cls(bits, np.zeros(cell_shape(bits), np.int64))
+
+    def add(self, problem: BinaryProblem, half: Codes) -> None:
+        """Add rows, in place."""
+        n_cells = self.sums.shape[3]
+        code = cells_of(problem.scores, self.bits)
+        code += half * n_cells
+        weight = np.ones(len(code)) if problem.weights is None else problem.weights
+        values = (weight, weight * problem.scores, weight * problem.labels)
+        for place, value in enumerate(values):
+            high, low = self.sums[0, place].reshape(-1), self.sums[1, place].reshape(-1)
+            kernel().add_fixed_point(code, value, high, low)
+
+    def merge(self, other: ScoreCells) -> ScoreCells:
+        """Return the sums of both."""
+        return ScoreCells(self.bits, self.sums + other.sums)
+
+    @property
+    def values(self) -> Floats:
+        """The sums (weight/score/label, halves, cells) as numbers."""
+        value: Floats = self.sums[0] / LIMB + self.sums[1] / (LIMB * LIMB)
+        return value
+
+    def curves(self, fitter: CurveFitter, n_rows: int) -> tuple[Curve, Curve]:
+        """Fit a curve on each half."""
+        values = self.values
+        total = values[WEIGHT].sum()
+        if isinstance(fitter, GivenCurve) or not (values[WEIGHT].sum(axis=1) > 0).all():
+            curve = fitter.fit_distinct(_distinct(values.sum(axis=1), n_rows / total))
+            return curve, curve
+        a, b = (fitter.fit_distinct(_distinct(values[:, half], n_rows / total)) for half in (0, 1))
+        return a, b
+
+
+def _distinct(values: Floats, scale: float) -> DistinctScores:
+    """Return the cells that have rows as scores that occur; ``scale`` makes weights to rows."""
+    weight, score, label = values[:, values[WEIGHT] > 0]
+    return DistinctScores(np.clip(score / weight, 0, 1), weight * scale, np.clip(label / weight, 0, 1))
+
+
+def cells_of(scores: Floats, bits: int) -> Codes:
+    """Return the cell of each score, in the order of the scores.
+
+    Examples
+    --------
+    >>> cells = cells_of(np.array([0.0, 1e-7, 0.499, 0.5, 1 - 1e-7, 1.0]), 5)
+    >>> bool((np.diff(cells) > 0).all()), bool(cells.max() < _n_cells(5))
+    (True, True)
+    """
+    nearer = np.maximum(np.minimum(scores, 1 - scores), 2.0**-_OCTAVES)
+    place = (nearer.view(np.int64) >> (52 - bits)) - _first(bits)
+    return np.where(scores < 0.5, place, _n_cells(bits) - 1 - place)
+
+
+def _first(bits: int) -> int:
+    return (1023 - _OCTAVES) << bits  # of the bits of 2.0**-_OCTAVES
+
+
+def cell_shape(bits: int) -> tuple[int, int, int, int]:
+    """Return the shape of the sums."""
+    return 2, 3, 2, _n_cells(bits)
+
+
+def _n_cells(bits: int) -> int:
+    return 2 * (((_OCTAVES - 1) << bits) + 1)
