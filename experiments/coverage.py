@@ -48,7 +48,7 @@ from epiloss.estimation.crossfit.bound import cross_fitted_directions, crossfit_
 from epiloss.estimation.crossfit.learners import Blend, Fitted
 from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner
-from epiloss.partition.tree import TreePartitioner
+from epiloss.partition.tree import Tree
 from epiloss.scoring import Brier
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid
 from repetitions import as_csv, repeated
@@ -179,7 +179,7 @@ class RecordedPartition(Partition):
 class RecordingPartitioner(Partitioner):
     """Trees, kept for later."""
 
-    inner: Partitioner = field(default_factory=TreePartitioner)
+    inner: Partitioner = field(default_factory=Tree)
     name: str = "tree"
     partitions: list[RecordedPartition] = field(default_factory=list)
 

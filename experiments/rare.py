@@ -24,7 +24,7 @@ import epiloss
 from epiloss._files import write_text
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
-from epiloss.scoring import Log
+from epiloss.scoring import LogLoss
 from repetitions import as_csv, repeated
 
 BOUNDS = ("crossfit", "partition")
@@ -109,7 +109,7 @@ def run_task(task: Task) -> Found | None:
         audit = epiloss.audit(y, scores, X, rule="log", random_state=int(generator.integers(2**31)))
     assert audit.crossfit_bound is not None  # as there are features and rows enough
     bounds = dict(zip(BOUNDS, (audit.crossfit_bound, audit.partition_bound), strict=True))
-    return Found(task, float(Log().divergence(c, q).mean()), bounds)
+    return Found(task, float(LogLoss().divergence(c, q).mean()), bounds)
 
 
 def summarise(found: Iterable[Found | None]) -> list[Line]:

@@ -41,7 +41,7 @@ from epiloss.input.features import Features
 from epiloss.partition import forest
 from epiloss.partition import quantized as codes
 from epiloss.partition.base import LearningRows
-from epiloss.scoring import Brier, Log
+from epiloss.scoring import Brier, LogLoss
 
 FOLDER = Path(__file__).parents[1] / "src" / "epiloss" / "_kernels"
 SOURCES = ("_kernel.c", "_trees.c", "_passes.c")
@@ -68,7 +68,7 @@ def random_problem(seed: int) -> tuple[LearningRows, int]:
     n = features.n_rows
     n_level_sets = int(g.integers(1, 6))
     labels = (g.random(n) < g.random()).astype(float)
-    rule = Brier() if g.random() < 0.6 else Log()
+    rule = Brier() if g.random() < 0.6 else LogLoss()
     rows = LearningRows(
         features, labels, g.integers(n_level_sets, size=n), n_level_sets, _weights(g, n), rule
     )

@@ -23,7 +23,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import epiloss
-from epiloss import Audit, Brier, DataError, Log, OptionError, ScoringRule, audit
+from epiloss import Audit, Brier, DataError, LogLoss, OptionError, ScoringRule, audit
 
 TOTALS = (
     "score",
@@ -422,7 +422,7 @@ def test_the_score_of_all_classes_is_the_multiclass_score(ten: tuple[Any, Any], 
 
 def test_rules_are_names_or_objects(plain: Audit) -> None:
     assert audit(Y, S, X, bins=4, rule=Brier(), method="partition").to_json() == plain.to_json()
-    assert audit(Y, S, rule=Log()).to_json() == audit(Y, S, rule="log").to_json()
+    assert audit(Y, S, rule=LogLoss()).to_json() == audit(Y, S, rule="log").to_json()
     spherical = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2), name="spherical")
     result = audit(Y, S, X, bins=4, rule=spherical)
     assert_adds_up(result)

@@ -18,7 +18,7 @@ from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.input.features import Features
 from epiloss.partition import Partition, Partitioner, resolve_partition
 from epiloss.partition.base import LearningRows
-from epiloss.scoring import Log
+from epiloss.scoring import LogLoss
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid, problems
 
 REPETITIONS = 60
@@ -173,10 +173,10 @@ def log_losses() -> tuple[Floats, Floats, Floats, Floats]:
     def h_of_means(group: Codes, probability: Floats) -> float:
         n = np.bincount(group)
         mean = np.bincount(group, probability)[n > 0] / n[n > 0]
-        return float(n[n > 0] @ -Log().entropy(np.clip(mean, 0, 1)) / len(group))
+        return float(n[n > 0] @ -LogLoss().entropy(np.clip(mean, 0, 1)) / len(group))
 
     whole = h_of_means(level_set, further.q)
-    induced = float(-Log().entropy(further.c).mean()) - h_of_means(level_set, further.c)
+    induced = float(-LogLoss().entropy(further.c).mean()) - h_of_means(level_set, further.c)
     for seed in range(REPETITIONS):
         sample, partitioner = problem.sample(2_000, random_state=seed), RememberingPartitioner()
         audit = audited(

@@ -16,7 +16,7 @@ import epiloss
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
 from epiloss.input.features import Features
-from epiloss.partition.tree import TreePartitioner
+from epiloss.partition.tree import Tree
 from epiloss.simulate import Sample
 
 SCRIPT = Path(__file__).parents[1] / "experiments" / "coverage.py"
@@ -143,7 +143,7 @@ def test_the_target_of_perfect_regions_is_the_grouping_loss_less_what_binning_ta
 
 def test_joined_regions_are_those_that_are_evaluated() -> None:
     sample = SETTINGS["smooth"].sample(300)
-    tree = TreePartitioner(region_ratio=2)  # small regions, so that some are joined
+    tree = Tree(region_ratio=2)  # small regions, so that some are joined
     partitioner = experiment.RecordingPartitioner(tree)
     audit = epiloss.audit(
         sample.y, sample.scores, sample.X, partition=partitioner, bins=5, method="partition"

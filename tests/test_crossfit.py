@@ -15,7 +15,7 @@ from epiloss.estimation.crossfit.bound import Directions, cross_fitted_direction
 from epiloss.estimation.crossfit.learners import Blend
 from epiloss.estimation.crossfit.tilts import tilts_of
 from epiloss.input.features import Features
-from epiloss.scoring import Brier, Log, ScoringRule
+from epiloss.scoring import Brier, LogLoss, ScoringRule
 from epiloss.simulate import Sigmoid
 
 
@@ -37,7 +37,7 @@ class Oracle:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "best"),
-    [(Brier(), lambda c, q: q - c), (Log(), lambda c, q: logit(q) - logit(c))],
+    [(Brier(), lambda c, q: q - c), (LogLoss(), lambda c, q: logit(q) - logit(c))],
     ids=["brier", "log"],
 )
 def test_with_the_true_direction_the_bound_is_the_grouping_loss(

@@ -29,7 +29,7 @@ from epiloss.partition import forest
 from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow
 from epiloss.partition.quantized import quantile_edges
-from epiloss.scoring import Brier, Log, ScoringRule
+from epiloss.scoring import Brier, LogLoss, ScoringRule
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "fuzz_kernel.py"
 spec = importlib.util.spec_from_file_location("fuzz_kernel", SCRIPT)
@@ -43,7 +43,7 @@ random_problem: Callable[[int], tuple[LearningRows, int]] = fuzz_kernel.random_p
 grown: Callable[..., Grown] = fuzz_kernel.grown
 same_bits: Callable[[Grown, Grown], bool] = fuzz_kernel.same_bits
 pytestmark = pytest.mark.filterwarnings("ignore:epiloss was installed without:RuntimeWarning")
-RULES = pytest.mark.parametrize("rule", [Brier(), Log()], ids=["squared", "entropy"])
+RULES = pytest.mark.parametrize("rule", [Brier(), LogLoss()], ids=["squared", "entropy"])
 
 
 def rows_of(

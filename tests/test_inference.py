@@ -17,7 +17,7 @@ from epiloss.estimation.inference import adjusted_pvalues, rate_interval, rate_p
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.splits import clustered_fold, stratified_fold
 from epiloss.input.features import Features
-from epiloss.partition import TreePartitioner
+from epiloss.partition import Tree
 from epiloss.partition.base import LearningRows
 from epiloss.simulate import Sigmoid, problems
 
@@ -225,7 +225,7 @@ def _exaggeration(seed: int) -> tuple[float, float]:
     rows = LearningRows(
         features.take(fold.learn), labels[fold.learn], level_set[fold.learn], 10, None, epiloss.Brier()
     )
-    partition = TreePartitioner(12).fit(rows, generator, None)
+    partition = Tree(12).fit(rows, generator, None)
 
     def ratio(part: NDArray[np.int64]) -> float:
         level = level_set[part]

@@ -19,15 +19,15 @@ from epiloss.estimation.losses import (
 )
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.partition import pool_small_regions
-from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
+from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=25)
 SPHERICAL = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2), name="spherical")
 POWER = ScoringRule.from_entropy(lambda p: 1 - p**4 - (1 - p) ** 4, name="power")
 RULES: dict[str, ScoringRule] = {
     "brier": Brier(),
-    "log": Log(),
-    "class-log": ClassLog(),
+    "log": LogLoss(),
+    "class-log": ClassLogLoss(),
     "spherical": SPHERICAL,
     "power": POWER,
 }
@@ -161,7 +161,7 @@ def test_pooling_keeps_the_explained_brier_loss_a_lower_bound(
 def test_the_conservative_log_loss_is_a_lower_bound_in_expectation(
     n: int, first: float, p: float, q: float
 ) -> None:
-    rule, centre = Log(), first * p + (1 - first) * q
+    rule, centre = LogLoss(), first * p + (1 - first) * q
     truth = rule.entropy(centre) - first * rule.entropy(p) - (1 - first) * rule.entropy(q)
     chances = np.array([first * (1 - p), first * p, (1 - first) * (1 - q), (1 - first) * q])
     mean = 0.0
@@ -290,7 +290,7 @@ def test_a_level_set_with_one_row_contributes_nothing(rule: ScoringRule, label: 
 
 
 def test_the_conservative_loss_of_a_single_row_is_nothing() -> None:
-    assert conservative_explained_loss(added_up(np.array([1.0]), np.array([0]), rule=Log())) == 0
+    assert conservative_explained_loss(added_up(np.array([1.0]), np.array([0]), rule=LogLoss())) == 0
 
 
 @each_rule
@@ -310,9 +310,9 @@ def test_the_scale_of_the_weights_does_not_matter(rule: ScoringRule, seed: int) 
 @LAW
 def test_equal_weights_do_not_change_the_conservative_loss(seed: int) -> None:
     labels, region, _ = weighted_rows(seed)
-    plain = conservative_explained_loss(added_up(labels, region, rule=Log()))
+    plain = conservative_explained_loss(added_up(labels, region, rule=LogLoss()))
     halves = np.full(len(labels), 0.5)
-    halved = conservative_explained_loss(added_up(labels, region, rule=Log(), weights=halves))
+    halved = conservative_explained_loss(added_up(labels, region, rule=LogLoss(), weights=halves))
     assert halved == pytest.approx(plain, abs=1e-9)
 
 
@@ -401,7 +401,9 @@ def test_an_infinite_score_stays_in_its_level_set_and_spares_the_grouping_loss()
     labels = np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
     scores = np.array([0.0, 0.1, 0.1, 0.1, 0.6, 0.6, 0.6, 0.6])
     region, level_set = np.array([0, 0, 1, 1, 0, 0, 1, 1]), np.repeat([0, 1], 4)
-    losses = level_set_losses(added_up(labels, region, level_set, rule=Log(), scores=scores), Log())
+    losses = level_set_losses(
+        added_up(labels, region, level_set, rule=LogLoss(), scores=scores), LogLoss()
+    )
     assert losses.score[0] == losses.calibration_loss[0] == np.inf
     assert np.isfinite([losses.score[1], losses.calibration_loss[1]]).all()
     assert losses.total("score") == np.inf

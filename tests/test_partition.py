@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sklearn.cluster import AgglomerativeClustering, KMeans
+from sklearn import cluster
+from sklearn.cluster import AgglomerativeClustering
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -19,17 +20,17 @@ from epiloss.errors import DataError, OptionError
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.input.features import Features
 from epiloss.partition import (
-    EstimatorPartitioner,
-    KMeansPartitioner,
+    Custom,
+    KMeans,
     Partition,
     Partitioner,
-    StumpPartitioner,
-    TreePartitioner,
+    Stump,
+    Tree,
     pool_small_regions,
     resolve_partition,
 )
 from epiloss.partition.base import LearningRows
-from epiloss.scoring import Brier, Log, ScoringRule
+from epiloss.scoring import Brier, LogLoss, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=100)
 N_LEVEL_SETS = 3
@@ -90,14 +91,14 @@ def assigned(partitioner: Partitioner, rows: LearningRows, n_jobs: int | None = 
 
 
 PARTITIONERS: dict[str, Partitioner] = {
-    "tree": TreePartitioner(12),
-    "stump": StumpPartitioner(),
-    "kmeans": KMeansPartitioner(3),
-    "random tree": EstimatorPartitioner(DecisionTreeRegressor(splitter="random", max_leaf_nodes=6)),
-    "own object": EstimatorPartitioner(Threshold()),
+    "tree": Tree(12),
+    "stump": Stump(),
+    "kmeans": KMeans(3),
+    "random tree": Custom(DecisionTreeRegressor(splitter="random", max_leaf_nodes=6)),
+    "own object": Custom(Threshold()),
 }
 each_partitioner = pytest.mark.parametrize("partitioner", PARTITIONERS.values(), ids=PARTITIONERS)
-each_rule = pytest.mark.parametrize("rule", [Brier(), Log()], ids=["brier", "log"])
+each_rule = pytest.mark.parametrize("rule", [Brier(), LogLoss()], ids=["brier", "log"])
 
 
 @each_partitioner
@@ -144,7 +145,7 @@ def test_a_tree_has_at_most_one_leaf_per_region_ratio_rows(
     rule: ScoringRule, region_ratio: float
 ) -> None:
     rows = random_rows(4, 500, rule=rule)
-    region = assigned(TreePartitioner(region_ratio), rows)
+    region = assigned(Tree(region_ratio), rows)
     for level in range(N_LEVEL_SETS):
         inside = rows.level_set == level
         most = int(inside.sum() // region_ratio)
@@ -158,14 +159,14 @@ def test_a_tree_has_at_most_one_leaf_per_region_ratio_rows(
 
 def test_a_level_set_too_small_for_two_leaves_is_not_split() -> None:
     rows = random_rows(5, 60)
-    assert np.all(assigned(TreePartitioner(40), rows) == 0)
+    assert np.all(assigned(Tree(40), rows) == 0)
 
 
 @each_rule
 @pytest.mark.parametrize("seed", range(5))
 def test_a_stump_makes_two_regions_of_about_equal_learning_size(rule: ScoringRule, seed: int) -> None:
     rows = random_rows(seed, 301, rule=rule)
-    region = assigned(StumpPartitioner(), rows)
+    region = assigned(Stump(), rows)
     for level in range(N_LEVEL_SETS):
         _, count = np.unique(region[rows.level_set == level], return_counts=True)
         assert len(count) == 2
@@ -177,7 +178,7 @@ def test_a_stump_splits_on_the_feature_that_tells_the_labels_apart(rule: Scoring
     generator = np.random.default_rng(6)
     X = generator.normal(size=(200, 4))
     labels = (X[:, 2] > np.median(X[:, 2])).astype(float)
-    region = assigned(StumpPartitioner(), learning_rows(X, labels, rule=rule))
+    region = assigned(Stump(), learning_rows(X, labels, rule=rule))
     assert len(set(zip(region.tolist(), labels.tolist(), strict=True))) == 2
 
 
@@ -186,8 +187,8 @@ def test_k_means_finds_the_clusters_of_each_level_set_without_the_labels() -> No
     cluster, level_set = generator.integers(0, 2, 300), generator.integers(0, N_LEVEL_SETS, 300)
     X = generator.normal(size=(300, 2)) + 20 * cluster[:, None] * (1 + level_set[:, None])
     labels = generator.integers(0, 2, 300).astype(float)
-    region = assigned(KMeansPartitioner(), learning_rows(X, labels, level_set))
-    other = assigned(KMeansPartitioner(), learning_rows(X, 1 - labels, level_set))
+    region = assigned(KMeans(), learning_rows(X, labels, level_set))
+    other = assigned(KMeans(), learning_rows(X, 1 - labels, level_set))
     np.testing.assert_array_equal(region, other)
     for level in range(N_LEVEL_SETS):
         pairs = zip(region[level_set == level], cluster[level_set == level], strict=True)
@@ -195,14 +196,14 @@ def test_k_means_finds_the_clusters_of_each_level_set_without_the_labels() -> No
 
 
 def test_k_means_leaves_a_level_set_of_equal_rows_whole() -> None:
-    region = assigned(KMeansPartitioner(), learning_rows(np.ones((10, 2)), np.arange(10.0) % 2))
+    region = assigned(KMeans(), learning_rows(np.ones((10, 2)), np.arange(10.0) % 2))
     assert np.all(region == 0)
 
 
 def test_k_means_asks_for_complete_features() -> None:
     X = {"age": [1.0, 2.0, 3.0], "pay": [1.0, np.nan, 2.0]}
     with pytest.raises(DataError, match=r"missing values in column 'pay'.*partition='tree'"):
-        fitted(KMeansPartitioner(), learning_rows(X, np.array([0.0, 1.0, 0.0])))
+        fitted(KMeans(), learning_rows(X, np.array([0.0, 1.0, 0.0])))
 
 
 @each_rule
@@ -211,13 +212,13 @@ def test_a_tree_tells_missing_values_apart(rule: ScoringRule) -> None:
     X = generator.normal(size=(200, 2))
     missing = generator.random(200) < 0.4
     X[missing, 1] = np.nan
-    region = assigned(TreePartitioner(50), learning_rows(X, missing.astype(float), rule=rule))
+    region = assigned(Tree(50), learning_rows(X, missing.astype(float), rule=rule))
     assert len(set(zip(region.tolist(), missing.tolist(), strict=True))) == 2
 
 
 def test_a_tree_takes_missing_values_where_it_learned_from_none() -> None:
     rows = random_rows(9, 300)
-    partition = fitted(TreePartitioner(12), rows)
+    partition = fitted(Tree(12), rows)
     whole = partition.assign(rows.features, rows.level_set)
     empty = Features.read(np.full((300, 3), np.nan))
     region = partition.assign(empty, rows.level_set)
@@ -231,7 +232,7 @@ def test_a_tree_takes_columns_without_any_value(rule: ScoringRule) -> None:
     rows = random_rows(10, 200, rule=rule)
     X = np.column_stack([rows.features.matrix, np.full(200, np.nan)])
     with_empty = learning_rows(X, rows.labels, rows.level_set, rule=rule)
-    assert len(np.unique(assigned(TreePartitioner(12), with_empty))) > 1
+    assert len(np.unique(assigned(Tree(12), with_empty))) > 1
 
 
 @each_rule
@@ -241,7 +242,7 @@ def test_categorical_columns_are_split_by_category(rule: ScoringRule) -> None:
     town = np.array(["b", "f", "k"])[generator.integers(0, 3, 300)]
     labels = (town == "f").astype(float)
     X = {"noise": generator.normal(size=300), "town": town}
-    region = assigned(TreePartitioner(60), learning_rows(X, labels, rule=rule))
+    region = assigned(Tree(60), learning_rows(X, labels, rule=rule))
     assert len(np.unique(region)) == 2
     assert len(set(zip(region.tolist(), labels.tolist(), strict=True))) == 2
 
@@ -249,7 +250,7 @@ def test_categorical_columns_are_split_by_category(rule: ScoringRule) -> None:
 def test_a_missing_category_is_a_category() -> None:
     town = np.array(["b", None, "k", None] * 50, object)
     missing = np.array([value is None for value in town])
-    region = assigned(TreePartitioner(100), learning_rows({"town": town}, missing.astype(float)))
+    region = assigned(Tree(100), learning_rows({"town": town}, missing.astype(float)))
     assert len(set(zip(region.tolist(), missing.tolist(), strict=True))) == 2
 
 
@@ -259,7 +260,7 @@ def test_a_category_that_was_not_learned_from_has_a_region_too() -> None:
     features = Features.read({"town": town})
     seen = np.flatnonzero(town != "z")
     learning = LearningRows(features.take(seen), labels[seen], np.zeros(150, np.int64), 1, None, Brier())
-    region = fitted(TreePartitioner(75), learning).assign(features, np.zeros(200, np.int64))
+    region = fitted(Tree(75), learning).assign(features, np.zeros(200, np.int64))
     assert set(region[town == "z"]) == set(region[town == "k"])
 
 
@@ -269,7 +270,7 @@ def test_weights_decide_where_a_tree_splits() -> None:
     y = np.where(labels, X[:, 0], X[:, 1])
     for heavy, column in ((labels, 0), (~labels, 1)):
         weights = np.where(heavy, 1.0, 0.01)
-        region = assigned(TreePartitioner(50), learning_rows(X, y, weights=weights))
+        region = assigned(Tree(50), learning_rows(X, y, weights=weights))
         assert len(set(zip(region.tolist(), X[:, column].tolist(), strict=True))) == 2
 
 
@@ -289,7 +290,7 @@ def test_every_region_of_a_tree_has_two_evaluated_rows_after_joining(
 ) -> None:
     n_joined = 0
     for seed in range(30):
-        partition = fitted(TreePartitioner(region_ratio), random_rows(seed, 150, rule=rule))
+        partition = fitted(Tree(region_ratio), random_rows(seed, 150, rule=rule))
         for n in (1, 4, 9, 25, 60, 120):
             stats = evaluated(partition, seed, n)
             joined = stats.relabel(partition.join_small(stats.level_set, stats.region, stats.n))
@@ -304,7 +305,7 @@ def test_every_region_of_a_tree_has_two_evaluated_rows_after_joining(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_joining_moves_only_regions_with_fewer_than_two_rows(seed: int) -> None:
-    partition = fitted(TreePartitioner(2), random_rows(seed, 150))
+    partition = fitted(Tree(2), random_rows(seed, 150))
     stats = evaluated(partition, seed, 60)
     joined = partition.join_small(stats.level_set, stats.region, stats.n)
     large = stats.n >= 2
@@ -316,7 +317,7 @@ def test_joining_moves_only_regions_with_fewer_than_two_rows(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_no_region_changes_if_all_have_two_rows(seed: int) -> None:
-    partition = fitted(TreePartitioner(2), random_rows(seed, 150))
+    partition = fitted(Tree(2), random_rows(seed, 150))
     stats = evaluated(partition, seed, 60)
     joined = partition.join_small(stats.level_set, stats.region, stats.n + 1)
     np.testing.assert_array_equal(joined, stats.region)
@@ -325,8 +326,8 @@ def test_no_region_changes_if_all_have_two_rows(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_joining_depends_on_the_counts_alone(seed: int) -> None:
     rows = random_rows(seed, 150)
-    first = evaluated(fitted(TreePartitioner(2), rows), seed, 60)
-    partition = fitted(TreePartitioner(2), rows)
+    first = evaluated(fitted(Tree(2), rows), seed, 60)
+    partition = fitted(Tree(2), rows)
     joined = partition.join_small(first.level_set, first.region, first.n)
     # the same counts as whole numbers, and the cells in another order
     whole = partition.join_small(first.level_set, first.region, first.n.astype(np.int64))
@@ -410,7 +411,7 @@ def test_pooling_stays_inside_a_level_set() -> None:
 
 
 def test_regions_of_an_estimator_are_pooled_like_given_ones() -> None:
-    partition = fitted(EstimatorPartitioner(Threshold()), random_rows(0, 50))
+    partition = fitted(Custom(Threshold()), random_rows(0, 50))
     level_set, region, n = np.zeros(4, np.int64), np.arange(4), np.array([1, 6, 4, 4])
     np.testing.assert_array_equal(
         partition.join_small(level_set, region, n), pool_small_regions(level_set, region, n)
@@ -423,7 +424,7 @@ def test_regions_of_an_estimator_are_pooled_like_given_ones() -> None:
         DecisionTreeClassifier(max_leaf_nodes=4),
         DecisionTreeRegressor(max_depth=2),
         GaussianNB(),
-        KMeans(3, n_init=1),
+        cluster.KMeans(3, n_init=1),
         Threshold(),
     ],
     ids=lambda estimator: type(estimator).__name__,
@@ -440,9 +441,7 @@ def test_any_object_with_fit_and_apply_or_predict_is_a_partition(estimator: Any)
 
 def test_the_regions_of_an_estimator_are_its_own_in_each_level_set() -> None:
     rows = random_rows(13, 300)
-    region = assigned(
-        EstimatorPartitioner(DecisionTreeRegressor(max_leaf_nodes=5, random_state=0)), rows
-    )
+    region = assigned(Custom(DecisionTreeRegressor(max_leaf_nodes=5, random_state=0)), rows)
     for level in range(N_LEVEL_SETS):
         inside = rows.level_set == level
         X, y = rows.features.matrix[inside], rows.labels[inside]
@@ -454,7 +453,7 @@ def test_the_regions_of_an_estimator_are_its_own_in_each_level_set() -> None:
 def test_the_given_estimator_is_left_unfitted() -> None:
     tree, own = DecisionTreeClassifier(max_leaf_nodes=4), Threshold()
     for estimator in (tree, own):
-        assigned(EstimatorPartitioner(estimator), random_rows(14, 100))
+        assigned(Custom(estimator), random_rows(14, 100))
     assert not hasattr(tree, "tree_")
     assert np.isnan(own.cut)
 
@@ -462,7 +461,7 @@ def test_the_given_estimator_is_left_unfitted() -> None:
 @pytest.mark.parametrize("estimator", [Constant(), LinearRegression()], ids=["constant", "numbers"])
 def test_predictions_of_any_kind_name_regions(estimator: Any) -> None:
     rows = random_rows(15, 60)
-    region = assigned(EstimatorPartitioner(estimator), rows)
+    region = assigned(Custom(estimator), rows)
     for level in range(N_LEVEL_SETS):
         count = len(np.unique(region[rows.level_set == level]))
         assert count == (1 if isinstance(estimator, Constant) else np.sum(rows.level_set == level))
@@ -472,12 +471,12 @@ def test_an_estimator_that_needs_two_outcomes_leaves_a_level_set_with_one_whole(
     rows = random_rows(17, 200)
     labels = np.where(rows.level_set == 1, 0.0, rows.labels)
     learning = learning_rows(rows.features.matrix, labels, rows.level_set)
-    region = assigned(EstimatorPartitioner(LogisticRegression()), learning)
+    region = assigned(Custom(LogisticRegression()), learning)
     assert len(np.unique(region[rows.level_set == 1])) == 1
 
 
 def test_a_forest_is_refused_because_it_has_a_region_per_tree() -> None:
-    forest = EstimatorPartitioner(RandomForestClassifier(3, random_state=0))
+    forest = Custom(RandomForestClassifier(3, random_state=0))
     with pytest.raises(OptionError, match=r"one region for each of \d+ rows, got an answer of shape"):
         assigned(forest, random_rows(16, 60))
 
@@ -499,7 +498,7 @@ class FitOnly:
         pytest.param(FitOnly(), id="only fit"),
         pytest.param(AgglomerativeClustering(), id="no predict"),
         pytest.param(DecisionTreeClassifier, id="class of an estimator"),
-        pytest.param(TreePartitioner, id="class of a partitioner"),
+        pytest.param(Tree, id="class of a partitioner"),
     ],
 )
 def test_what_is_no_partition_is_refused(wrong: Any) -> None:
@@ -515,7 +514,7 @@ def test_a_region_needs_at_least_one_learning_row(region_ratio: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("tree", TreePartitioner), ("stump", StumpPartitioner), ("kmeans", KMeansPartitioner)],
+    [("tree", Tree), ("stump", Stump), ("kmeans", KMeans)],
 )
 def test_a_short_hand_names_its_partition(name: str, kind: type[Partitioner]) -> None:
     assert isinstance(resolve_partition(name, 12), kind)
@@ -523,8 +522,8 @@ def test_a_short_hand_names_its_partition(name: str, kind: type[Partitioner]) ->
 
 
 def test_the_region_ratio_is_the_tree_s_and_a_partitioner_stands_for_itself() -> None:
-    assert resolve_partition("tree", 30) == TreePartitioner(30)
-    own = KMeansPartitioner(5)
+    assert resolve_partition("tree", 30) == Tree(30)
+    own = KMeans(5)
     assert resolve_partition(own, 12) is own
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
 from epiloss.estimation.region_stats import FIELDS, RegionStats
-from epiloss.scoring import Brier, Log, ScoringRule
+from epiloss.scoring import Brier, LogLoss, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=40)
 PLAN = ("15 uniform level sets, brier", "tree 7")
@@ -55,7 +55,7 @@ def random_rows(seed: int, n: int, *, weighted: bool = True, curved: bool = True
         scores=scores,
         weights=generator.random(n) if weighted else None,
         curves=(generator.random(n), generator.random(n)) if curved else None,
-        rule=Brier() if seed % 2 else Log(),
+        rule=Brier() if seed % 2 else LogLoss(),
     )
 
 
@@ -295,7 +295,7 @@ def test_infinite_losses_are_counted_apart() -> None:
         np.zeros(3, np.int64),
         labels=np.array([1.0, 0.0, 1.0]),
         scores=np.array([0.0, 0.0, 0.5]),
-        rule=Log(),
+        rule=LogLoss(),
     )
     assert stats["n_infinite"].tolist() == [1]
     assert stats["loss"][0] == pytest.approx(np.log(2), abs=1e-12)

@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from epiloss._typing import Floats
 from epiloss.errors import OptionError
-from epiloss.scoring import Brier, ClassLog, Log, ScoringRule, resolve_rule
+from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule, resolve_rule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=50)
 
@@ -29,8 +29,8 @@ BOOSTING = ScoringRule.from_entropy(
 POWER = ScoringRule.from_entropy(lambda p: 1 - p**4 - (1 - p) ** 4, name="power")
 RULES: dict[str, ScoringRule] = {
     "brier": Brier(),
-    "log": Log(),
-    "class-log": ClassLog(),
+    "log": LogLoss(),
+    "class-log": ClassLogLoss(),
     "spherical": SPHERICAL,
     "boosting": BOOSTING,
     "power": POWER,
@@ -119,8 +119,8 @@ def test_shapes_follow_the_broadcast_of_the_arguments(rule: ScoringRule) -> None
     [
         (Brier(), ScoringRule.from_entropy(lambda p: p * (1 - p))),
         (Brier(), ScoringRule.from_entropy(lambda p: p * (1 - p), slope=lambda p: 1 - 2 * p)),
-        (Log(), ScoringRule.from_entropy(binary_entropy)),
-        (Log(), ScoringRule.from_entropy(binary_entropy, slope=lambda p: np.log((1 - p) / p))),
+        (LogLoss(), ScoringRule.from_entropy(binary_entropy)),
+        (LogLoss(), ScoringRule.from_entropy(binary_entropy, slope=lambda p: np.log((1 - p) / p))),
     ],
     ids=["brier", "brier with slope", "log", "log with slope"],
 )
@@ -138,7 +138,7 @@ def test_a_rule_made_from_a_known_entropy_is_the_known_rule(
 def test_a_given_slope_makes_the_known_rule_to_rounding() -> None:
     p, q = np.meshgrid(INNER, INNER)
     custom = ScoringRule.from_entropy(binary_entropy, slope=lambda p: np.log((1 - p) / p))
-    np.testing.assert_allclose(custom.expected(p, q), Log().expected(p, q), atol=1e-13)
+    np.testing.assert_allclose(custom.expected(p, q), LogLoss().expected(p, q), atol=1e-13)
 
 
 @given(n=st.integers(2, 500), part=st.floats(0, 1))
@@ -157,7 +157,9 @@ def test_the_debiased_brier_entropy_is_exactly_unbiased(n: int, q: float) -> Non
     assert expectation(estimates, n, q) == pytest.approx(q * (1 - q), abs=1e-14)
 
 
-@pytest.mark.parametrize("rule", [Log(), ClassLog(), SPHERICAL, POWER], ids=lambda rule: rule.name)
+@pytest.mark.parametrize(
+    "rule", [LogLoss(), ClassLogLoss(), SPHERICAL, POWER], ids=lambda rule: rule.name
+)
 @pytest.mark.parametrize("n", [20, 50, 100])
 @pytest.mark.parametrize("q", [0.1, 0.3, 0.5, 0.8])
 def test_the_jackknife_bias_is_much_smaller_than_the_plugin_bias(
@@ -171,7 +173,7 @@ def test_the_jackknife_bias_is_much_smaller_than_the_plugin_bias(
 
 
 def test_the_jackknife_bias_of_the_log_loss_falls_faster_than_one_over_n() -> None:
-    rule, q = Log(), 0.3
+    rule, q = LogLoss(), 0.3
     biases = [
         expectation(rule.debiased_entropy(np.arange(n + 1), n), n, q) - float(rule.entropy(q))
         for n in (25, 100, 400)
@@ -183,9 +185,9 @@ def test_the_jackknife_bias_of_the_log_loss_falls_faster_than_one_over_n() -> No
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 10, 30, 100])
 @pytest.mark.parametrize("q", [0.001, 0.02, 0.1, 0.3, 0.5, 0.75, 0.99])
 def test_the_conservative_entropies_enclose_the_truth_in_expectation(n: int, q: float) -> None:
-    T, truth = np.arange(n + 1), float(Log().entropy(q))
-    low = expectation(Log().conservative_entropy(T, n, upper=False), n, q)
-    high = expectation(Log().conservative_entropy(T, n, upper=True), n, q)
+    T, truth = np.arange(n + 1), float(LogLoss().entropy(q))
+    low = expectation(LogLoss().conservative_entropy(T, n, upper=False), n, q)
+    high = expectation(LogLoss().conservative_entropy(T, n, upper=True), n, q)
     rounding = 1e-14
     assert low <= truth + rounding
     assert high >= truth - rounding
@@ -193,15 +195,15 @@ def test_the_conservative_entropies_enclose_the_truth_in_expectation(n: int, q: 
 
 @pytest.mark.parametrize("n", [30, 100])
 def test_the_conservative_entropies_are_close_where_counts_are_not_tiny(n: int) -> None:
-    T, truth = np.arange(n + 1), float(Log().entropy(0.4))
+    T, truth = np.arange(n + 1), float(LogLoss().entropy(0.4))
     for upper in (False, True):
-        mean = expectation(Log().conservative_entropy(T, n, upper=upper), n, 0.4)
+        mean = expectation(LogLoss().conservative_entropy(T, n, upper=upper), n, 0.4)
         assert mean == pytest.approx(truth, abs=1e-6)
 
 
 @pytest.mark.parametrize("end", [0.0, 1.0])
 def test_the_log_loss_is_finite_at_the_ends_wherever_its_limit_is(end: float) -> None:
-    rule = Log()
+    rule = LogLoss()
     assert float(rule.entropy(end)) == 0
     assert float(rule.loss(end, end)) == 0
     assert float(rule.loss(end, 1 - end)) == np.inf
@@ -212,7 +214,7 @@ def test_the_log_loss_is_finite_at_the_ends_wherever_its_limit_is(end: float) ->
 
 
 def test_the_one_class_log_loss_is_finite_at_the_ends_wherever_its_limit_is() -> None:
-    rule = ClassLog()
+    rule = ClassLogLoss()
     assert rule.entropy(np.array([0.0, 1.0])).tolist() == [0, 0]
     assert rule.loss(np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0])).tolist() == [0, 1, 0]
     assert float(rule.loss(0.0, 1)) == np.inf
@@ -227,7 +229,7 @@ def random_simplex(n: int, n_classes: int) -> tuple[Floats, Floats, NDArray[np.i
 def test_one_class_log_losses_add_up_to_the_multi_class_log_loss() -> None:
     p, q, y = random_simplex(200, 5)
     one_hot = np.eye(5)[y]
-    rule = Log().per_class()
+    rule = LogLoss().per_class()
     np.testing.assert_allclose(
         rule.loss(p, one_hot).sum(axis=1), -np.log(p[np.arange(200), y]), atol=1e-12
     )
@@ -238,16 +240,16 @@ def test_one_class_log_losses_add_up_to_the_multi_class_log_loss() -> None:
 
 def test_with_two_classes_the_one_class_log_losses_add_up_to_the_binary_one() -> None:
     p, q = np.meshgrid(INNER, INNER)
-    rule = ClassLog()
+    rule = ClassLogLoss()
     np.testing.assert_allclose(
-        rule.expected(p, q) + rule.expected(1 - p, 1 - q), Log().expected(p, q), atol=1e-13
+        rule.expected(p, q) + rule.expected(1 - p, 1 - q), LogLoss().expected(p, q), atol=1e-13
     )
 
 
-@pytest.mark.parametrize("rule", [Brier(), ClassLog(), SPHERICAL], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [Brier(), ClassLogLoss(), SPHERICAL], ids=lambda rule: rule.name)
 def test_only_the_binary_log_loss_changes_for_one_class_among_several(rule: ScoringRule) -> None:
     assert rule.per_class() is rule
-    assert isinstance(Log().per_class(), ClassLog)
+    assert isinstance(LogLoss().per_class(), ClassLogLoss)
 
 
 @each_rule
@@ -263,7 +265,7 @@ def test_the_pair_entropy_of_the_brier_score_has_no_squares(a: float, b: float) 
     assert float(Brier().pair_entropy(a, b)) == pytest.approx((a + b) / 2 - a * b, abs=1e-15)
 
 
-@pytest.mark.parametrize("rule", [Brier(), Log(), SPHERICAL], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [Brier(), LogLoss(), SPHERICAL], ids=lambda rule: rule.name)
 def test_the_pair_entropy_is_free_of_independent_noise(rule: ScoringRule) -> None:
     n, q = 60, 0.3
     chance = binom.pmf(np.arange(n + 1), n, q)
@@ -275,7 +277,7 @@ def test_the_pair_entropy_is_free_of_independent_noise(rule: ScoringRule) -> Non
     assert abs(pair) < abs(plugin) / 10
 
 
-@pytest.mark.parametrize(("name", "rule"), [("brier", Brier), ("log", Log)])
+@pytest.mark.parametrize(("name", "rule"), [("brier", Brier), ("log", LogLoss)])
 def test_a_short_hand_names_its_rule(name: str, rule: type[ScoringRule]) -> None:
     assert isinstance(resolve_rule(name), rule)
     assert resolve_rule(name).name == name

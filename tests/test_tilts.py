@@ -11,10 +11,10 @@ from epiloss.estimation.crossfit.bound import Best, Directions, cross_fitted_dir
 from epiloss.estimation.crossfit.learners import Blend
 from epiloss.estimation.crossfit.tilts import tilts_of
 from epiloss.input.features import Features
-from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
+from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 
 SPHERICAL = ScoringRule.from_entropy(lambda p: 1 - np.sqrt(p**2 + (1 - p) ** 2))
-RULES = (Brier(), Log(), ClassLog(), SPHERICAL)
+RULES = (Brier(), LogLoss(), ClassLogLoss(), SPHERICAL)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
@@ -31,8 +31,8 @@ def test_no_tilt_bounds_more_than_the_divergence(rule: ScoringRule) -> None:
     ("rule", "best"),
     [
         (Brier(), lambda c, q: 2 * (q - c)),
-        (Log(), lambda c, q: logit(q) - logit(c)),
-        (ClassLog(), lambda c, q: np.log(q / c)),
+        (LogLoss(), lambda c, q: logit(q) - logit(c)),
+        (ClassLogLoss(), lambda c, q: np.log(q / c)),
     ],
     ids=["brier", "log", "class-log"],
 )
@@ -70,7 +70,7 @@ def test_much_of_a_rare_outcomes_grouping_loss_is_found() -> None:
     bound = epiloss.audit(y, s, X, rule="log").crossfit_bound
     assert bound is not None
     assert bound.low is not None
-    truth = Log().divergence(s, q).mean()
+    truth = LogLoss().divergence(s, q).mean()
     assert 0.4 * truth < bound.value
     assert bound.low < truth
 
@@ -85,7 +85,7 @@ def test_nothing_is_found_where_a_rare_outcome_has_no_grouping_loss() -> None:
             Features.read(X),
             s,
             y.astype(float),
-            rule=Log(),
+            rule=LogLoss(),
             learner=Blend(),
             generator=np.random.default_rng(seed),
         )
@@ -114,9 +114,9 @@ def test_no_other_length_of_a_tilt_bounds_more(rule: ScoringRule) -> None:
 
 def test_rows_that_are_no_numbers_end_in_no_bound() -> None:
     one, nothing = np.ones(10), np.full(10, np.nan)
-    rows = Directions(tilts_of(Log()), nothing, one, nothing, one / 2, np.zeros(10, int), one, one)
+    rows = Directions(tilts_of(LogLoss()), nothing, one, nothing, one / 2, np.zeros(10, int), one, one)
     assert Best.of(rows) is None
-    rows = Directions(tilts_of(Log()), one, nothing, one, one / 2, np.zeros(10, int), one, one)
+    rows = Directions(tilts_of(LogLoss()), one, nothing, one, one / 2, np.zeros(10, int), one, one)
     best = Best.of(rows)
     assert best is not None
     assert best.length == 0

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from epiloss.errors import OptionError as OptionError
     from epiloss.estimate import Estimate as Estimate
     from epiloss.estimation.region_stats import RegionStats as RegionStats
-    from epiloss.integrations.estimator import Auditor as Auditor
     from epiloss.integrations.extraction import extract as extract
     from epiloss.integrations.sklearn import loss_scorer as loss_scorer
     from epiloss.presentation.plot.grouping import GroupingDisplay as GroupingDisplay
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
     from epiloss.repair import load_repair as load_repair
     from epiloss.repair.evaluate import RepairResult as RepairResult
     from epiloss.scoring import Brier as Brier
-    from epiloss.scoring import Log as Log
+    from epiloss.scoring import LogLoss as LogLoss
     from epiloss.scoring import ScoringRule as ScoringRule
+    from epiloss.streaming.run import audit_table as audit_table
     from epiloss.table import Table as Table
 
 __version__ = "0.1.0"
@@ -43,8 +43,8 @@ __version__ = "0.1.0"
 # loaded when first used, so that `import epiloss` and `epiloss --help` answer at once
 _HOMES = {
     "audit": "auditing.run",
+    "audit_table": "streaming.run",
     "Audit": "auditing.result",
-    "Auditor": "integrations.estimator",
     "Bounds": "auditing.result",
     "Brier": "scoring",
     "Comparison": "analysis.comparison",
@@ -52,7 +52,7 @@ _HOMES = {
     "Drift": "analysis.drift",
     "Estimate": "estimate",
     "GroupingDisplay": "presentation.plot.grouping",
-    "Log": "scoring",
+    "LogLoss": "scoring",
     "MissingExtraError": "errors",
     "OptionError": "errors",
     "RegionRecalibratedClassifier": "repair",
@@ -70,7 +70,12 @@ _HOMES = {
     "loss_scorer": "integrations.sklearn",
     "regret": "analysis.regret",
 }
-_MODULES = {"simulate": "simulate", "datasets": "datasets", "plot": "presentation.plot"}
+_MODULES = {
+    "datasets": "datasets",
+    "partition": "partition",
+    "plot": "presentation.plot",
+    "simulate": "simulate",
+}
 
 __all__ = [*_HOMES, *_MODULES]
 

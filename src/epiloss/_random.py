@@ -32,6 +32,11 @@ _STREAMS = (
 )  # fmt: skip
 
 
+def streams(seed: int, n: int) -> list[np.random.Generator]:
+    """Return ``n`` independent random streams of one seed."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(n)]
+
+
 def stream(seed: int, name: str) -> np.random.Generator:
     """Return the random stream of one purpose; streams of one seed are independent of each other."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAMS.index(name),)))

@@ -81,6 +81,32 @@ class RowsError(DataError):
         return cls(first.rank, first.rule, first.value, first.place, count, first.remedy)
 
 
+class Remark(str):
+    """A sentence about the data or the result, with a code that programs can compare.
+
+    Examples
+    --------
+    >>> remark = Remark("rows-dropped", "3 of 100 rows have no score and were left out.")
+    >>> remark.code, str(remark)
+    ('rows-dropped', '3 of 100 rows have no score and were left out.')
+    """
+
+    code: str
+
+    def __new__(cls, code: str, text: str) -> Remark:
+        """Return the sentence; it compares and prints as plain text."""
+        remark = super().__new__(cls, text)
+        remark.code = code
+        return remark
+
+    def __reduce__(self) -> tuple[type[Remark], tuple[str, str]]:
+        return Remark, (self.code, str(self))
+
+    def to_dict(self) -> dict[str, str]:
+        """Return code and text."""
+        return {"code": self.code, "text": str(self)}
+
+
 class OptionError(ValueError):
     """An option has a value that means nothing here; the command line answers with exit code 2."""
 

@@ -149,12 +149,12 @@ class Brier(ScoringRule):
         return (label_mean - score_mean) ** 2 - residual_variance / (n - 1)
 
 
-class Log(ScoringRule):
+class LogLoss(ScoringRule):
     """The log-loss in nats, finite at 0 and 1 wherever its limit is.
 
     Examples
     --------
-    >>> float(Log().loss(0.0, 0)), float(Log().loss(0.0, 1))
+    >>> float(LogLoss().loss(0.0, 0)), float(LogLoss().loss(0.0, 1))
     (0.0, inf)
     """
 
@@ -182,10 +182,10 @@ class Log(ScoringRule):
 
     def per_class(self) -> ScoringRule:
         """Return the one-class log-loss, whose sum over classes is the multi-class log-loss."""
-        return ClassLog()
+        return ClassLogLoss()
 
 
-class ClassLog(ScoringRule):
+class ClassLogLoss(ScoringRule):
     """One class's share of the multi-class log-loss: ``e(p) = -p log p``.
 
     The loss ``-y log p + p - y`` summed over the classes is ``-log`` of the true class's
@@ -240,7 +240,7 @@ def resolve_rule(rule: str | ScoringRule) -> ScoringRule:
     """Return the rule that a short-hand names."""
     if isinstance(rule, ScoringRule):
         return rule
-    rules: dict[str, ScoringRule] = {"brier": Brier(), "log": Log()}
+    rules: dict[str, ScoringRule] = {"brier": Brier(), "log": LogLoss()}
     if not isinstance(rule, str) or rule not in rules:
         raise OptionError(
             f"rule must be 'brier', 'log' or a ScoringRule, got {rule!r}. "

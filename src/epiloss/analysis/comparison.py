@@ -11,11 +11,13 @@ import numpy as np
 
 from epiloss._files import write_text
 from epiloss._json import SCHEMA, SavedAsJson, for_json
+from epiloss._threads import limited_threads
 from epiloss.auditing.differences import LOSSES, paired_difference
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import audit
+from epiloss.auditing.run import audit_rows
 from epiloss.errors import DataError, OptionError
 from epiloss.estimate import Estimate, percent
+from epiloss.estimation.options import Options, read_options
 from epiloss.number_format import loss_spec
 from epiloss.table import Table, aligned
 
@@ -73,13 +75,16 @@ class Comparison(SavedAsJson):
 
 
 def compare(
-    models: Mapping[str, Any],
     y_true: Any,
+    models: Mapping[str, Any],
     X: Any = None,
     *,
     baseline: str | None = None,
-    recalibrate: Any = None,
-    **audit_options: Any,
+    subgroups: Any = None,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    display: Any = None,
+    **options: Any,
 ) -> Comparison:
     """Audit several models on the same rows, and tell which losses differ.
 
@@ -88,37 +93,47 @@ def compare(
 
     Parameters
     ----------
-    models : mapping of names to array-likes (n,) or (n, K)
+    y_true : array-like
+        Labels, as in :func:`epiloss.audit`.
+    models : mapping of names to array-likes of shape (n,) or (n, K)
         The probabilities of each model.
-    y_true, X : array-likes
-        Labels and features, as in :func:`epiloss.audit`.
+    X : array-like, optional
+        Features, as in :func:`epiloss.audit`.
     baseline : str, optional
         The model that the others are compared with; by default the one with the best score. The
         p-values are not adjusted for their number, nor for choosing the best of many models: name
         the baseline where you can.
-    recalibrate : {"isotonic", "sigmoid"} or object with ``fit``/``predict``, optional
-        Also compare the recalibrated scores, in columns that end in ``_recalibrated``.
-    **audit_options
-        Further options of :func:`epiloss.audit`.
+    subgroups, sample_weight, clusters, display, **options
+        As in :func:`epiloss.audit`. With ``recalibrate`` the recalibrated scores are compared too, in
+        columns that end in ``_recalibrated``.
+
+    Returns
+    -------
+    Comparison
+        The audits, the best score first, and the differences with intervals and p-values.
+
+    See Also
+    --------
+    audit : one model.
+    drift : one model on two data sets.
 
     Examples
     --------
     >>> import epiloss
     >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(4_000)
     >>> models = {"logistic": sample.scores, "truth": sample.q}
-    >>> result = epiloss.compare(models, sample.y, sample.X)
+    >>> result = epiloss.compare(sample.y, models, sample.X)
     >>> result.table["name"].tolist(), result.differences["loss"][2]
     (['truth', 'logistic'], 'grouping_loss')
     >>> bool(result.differences["difference"][2] > 0.02), bool(result.differences["pvalue"][2] < 0.001)
     (True, True)
     """
+    # read once, so that all models are audited on the same splits
+    chosen = read_options(options, "compare", ("baseline", "subgroups", "sample_weight", "clusters"))
     _check_models(models, baseline, y_true)
-    random_state = audit_options.pop("random_state", 0)
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        # drawn once, so that all models are audited on the same splits
-        random_state = int(np.random.default_rng(random_state).integers(2**63))
-    options = {**audit_options, "recalibrate": recalibrate, "random_state": random_state}
-    audits = {name: _audited(name, y_true, y_prob, X, options) for name, y_prob in models.items()}
+    rows = {"sample_weight": sample_weight, "clusters": clusters}
+    rows |= {"subgroups": subgroups, "display": display}
+    audits = {name: _audited(name, y_true, y_prob, X, chosen, rows) for name, y_prob in models.items()}
     return compared(audits, baseline)
 
 
@@ -138,9 +153,12 @@ def compared(audits: Mapping[str, Audit], baseline: str | None = None) -> Compar
     return Comparison(best, _table(ordered), _differences(ordered, best), ordered)
 
 
-def _audited(name: str, y_true: Any, y_prob: Any, X: Any, options: Mapping[str, Any]) -> Audit:
+@limited_threads()
+def _audited(
+    name: str, y_true: Any, y_prob: Any, X: Any, options: Options, rows: Mapping[str, Any]
+) -> Audit:
     try:
-        return audit(y_true, y_prob, X, **options)
+        return audit_rows(y_true, y_prob, X, options, **rows)
     except DataError as error:
         raise DataError(f"model {name!r}: {error}") from None
 
@@ -212,7 +230,7 @@ def _numbers(estimates: Sequence[Estimate], attribute: str) -> Any:
 
 def _text(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.audits.values()))
-    level = percent(first.options["level"])
+    level = percent(first.confidence_level)
     lines = [f"{first.task} task, rule {first.rule}, {first.n_samples:,} rows, {level} intervals"]
     spec = loss_spec(*(one.score.value for one in comparison.audits.values()))
     for suffix, parts in _versions(comparison.audits):

@@ -141,7 +141,7 @@ def regret(
     for one in (at, *grid):
         if not 0 < one < 1:
             raise OptionError(f"thresholds must lie in (0, 1), got {one:g}.")
-    acts, level = _acts(result), result.options["level"]
+    acts, level = _acts(result), result.confidence_level
     cost, calibration, grouping, remaining = (_times(one, total) for one in acts.costs(at, level))
     curve = _curve(acts, grid, total, level)
     costs = (total * at, total * (1 - at))
@@ -167,14 +167,14 @@ def _checked_costs(cost_fp: float, cost_fn: float) -> float:
 
 
 def _acts(result: Audit) -> _Acts:
-    evidence = result.evidence
-    if evidence is None or len(evidence.evaluations) != 1:
+    details = result.details
+    if details is None or len(details.evaluations) != 1:
         raise OptionError(
             f"regret needs an audit of one score with its rows, got task {result.task!r}. "
             "Audit with task='binary' or 'top-label'."
         )
-    problem = evidence.evaluations[0].problem
-    generator = stream(evidence.seed, "regret")
+    problem = details.evaluations[0].problem
+    generator = stream(details.options.seed, "regret")
     unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
     fold = (generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit]
     calibrated = _calibrated(problem, fold)

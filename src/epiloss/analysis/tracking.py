@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from epiloss._random import RandomState, seed_of, stream
-from epiloss._typing import Codes
-from epiloss.calibration.curves import fit_curve_pair, resolve_curve
-from epiloss.calibration.level_sets import resolve_level_sets
+from epiloss._random import stream
 from epiloss.errors import DataError, OptionError
-from epiloss.estimation.learned import Frozen
+from epiloss.estimation.learned import Learned, fitted_curves, learn_regions, level_sets_of
 from epiloss.estimation.losses import LevelSetLosses
-from epiloss.estimation.planning import Plan
+from epiloss.estimation.options import read_options
 from epiloss.estimation.region_stats import RegionStats
-from epiloss.input.arrays import read_scores
-from epiloss.input.checks import columns_of_task, read_problem
-from epiloss.input.features import Features
-from epiloss.input.tasks import BinaryProblem, binary_problems
-from epiloss.partition import resolve_partition
-from epiloss.partition.base import LearningRows
-from epiloss.scoring import ScoringRule, resolve_rule
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Problem, Reading
+from epiloss.input.tasks import binary_problems
+from epiloss.scoring import ScoringRule
 
 
 @dataclass(frozen=True)
@@ -45,11 +38,10 @@ class RegionPlan:
     True
     """
 
-    task: str
-    classes: tuple[Any, ...]
-    positive: int
-    features: Features
-    frozen: Frozen
+    known: Problem  # without its rows
+    reading: Reading
+    rule: ScoringRule
+    learned: Learned
     shape: tuple[int, int]  # level sets, and the most regions that one of them has
     name: tuple[str, str]
 
@@ -60,28 +52,14 @@ class RegionPlan:
         y_prob: Any,
         X: Any,
         *,
-        task: str | None = None,
-        rule: str | ScoringRule = "brier",
-        bins: int | Sequence[float] = 15,
-        binning: str = "uniform",
-        partition: Any = "tree",
-        region_ratio: float = 12,
-        curve: Any = None,
-        pos_label: Any = None,
-        classes: Sequence[Any] | None = None,
-        random_state: RandomState = 0,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        **options: Any,
     ) -> RegionPlan:
         """Learn from rows; all options are those of :func:`epiloss.audit`."""
-        problem = read_problem(
-            y_true,
-            y_prob,
-            X,
-            task=task,
-            groups=None,
-            sample_weight=None,
-            pos_label=pos_label,
-            classes=classes,
-        )
+        chosen = read_options(options, "RegionPlan.learn", ("sample_weight", "clusters"))
+        rows = {"sample_weight": sample_weight, "clusters": clusters}
+        problem = read_problem(y_true, y_prob, X, chosen.reading, **rows)
         if problem.task not in ("binary", "top-label"):
             raise OptionError(
                 f"a plan is for the tasks 'binary' and 'top-label', got {problem.task!r}. For one class "
@@ -89,65 +67,30 @@ class RegionPlan:
             )
         if problem.features is None:
             raise DataError("a plan needs X, in which regions are sought. Pass features or embeddings.")
-        seed = seed_of(random_state)
-        fitter, partitioner = resolve_curve(curve), resolve_partition(partition, region_ratio)
-        plan = Plan(bins, binning, partitioner, fitter, 0.5, False, 1, None, None)
-        binary = binary_problems(problem, resolve_rule(rule))[0]
-        level_sets = resolve_level_sets(bins, binning, binary.scores, None)
-        rows = LearningRows(
-            problem.features,
-            binary.labels,
-            level_sets.assign(binary.scores),
-            level_sets.n_level_sets,
-            None,
-            binary.rule,
-        )
-        curves = fit_curve_pair(fitter, binary.scores, binary.labels, None, stream(seed, "curves"))
-        regions = partitioner.fit(rows, stream(seed, "trees"), None)
-        n_regions = int(regions.assign(rows.features, rows.level_set).max()) + 1
-        shape = (level_sets.n_level_sets, n_regions)
-        frozen = Frozen(binary.rule, level_sets, curves, regions)
-        own = (f"{binary.rule.name} {len(binary.labels)} {seed}", partitioner.name)
-        known = problem.features.description()
-        return cls(problem.task, problem.classes, problem.positive, known, frozen, shape, own)
+        binary = binary_problems(problem, chosen.rule)[0]
+        level_sets = level_sets_of(binary, chosen)
+        level_set = level_sets.assign(binary.scores)
+        curves = fitted_curves(binary, chosen, stream(chosen.seed, "curves"))
+        trees = stream(chosen.seed, "trees")
+        regions = learn_regions(binary, level_set, level_sets.n_level_sets, chosen, trees)
+        learned = Learned(level_sets, curves, regions)
+        shape = (level_sets.n_level_sets, int(learned.place(binary).region.max()) + 1)
+        name = (f"{chosen.rule.name} {len(binary.labels)} {chosen.seed}", chosen.partitioner.name)
+        known = replace(problem.take(np.arange(0)), features=problem.features.description())
+        return cls(known, chosen.reading, chosen.rule, learned, shape, name)
 
-    def stats(self, y_true: Any, y_prob: Any, X: Any) -> RegionStats:
+    def stats(
+        self, y_true: Any, y_prob: Any, X: Any, *, sample_weight: Any = None, clusters: Any = None
+    ) -> RegionStats:
         """Count rows: labels must be among those that the plan has learned from."""
-        return self.frozen.stats(self._read(y_true, y_prob, X), self.name)
+        rows = {"sample_weight": sample_weight, "clusters": clusters}
+        problem = read_problem(y_true, y_prob, X, self.reading, like=self.known, **rows)
+        binary = binary_problems(problem, self.rule)[0]
+        return self.learned.place(binary).stats(self.name)
 
     def losses(self, stats: RegionStats) -> LevelSetLosses:
         """Return the losses of each level set from the sums; small regions are joined."""
-        regions = self.frozen.partition
+        regions = self.learned.partition
         assert regions is not None  # a plan has learned some
-        return stats.relabel(regions.join_small(stats.level_set, stats.region, stats.n)).compute(
-            self.frozen.rule
-        )
-
-    def _read(self, y_true: Any, y_prob: Any, X: Any) -> BinaryProblem:
-        scores = read_scores(y_prob)
-        features = Features.read(X).like(self.features)
-        codes = self._codes(y_true)
-        if not len(codes) == len(scores) == features.n_rows:
-            raise DataError(
-                "y_true, y_prob and X must have the same number of rows, got "
-                f"{len(codes)}, {len(scores)} and {features.n_rows}."
-            )
-        columns = columns_of_task(scores, self.task, self.positive)
-        if self.task == "binary":
-            hit = codes == self.positive
-        else:
-            hit, columns = codes == columns.argmax(axis=1), columns.max(axis=1)
-        labels = hit.astype(float)
-        return BinaryProblem(None, columns, labels, self.frozen.rule, None, features, None, None)
-
-    def _codes(self, y_true: Any) -> Codes:
-        place = {name: code for code, name in enumerate(self.classes)}
-        labels = np.asarray(y_true).tolist()
-        try:
-            return np.array([place[label] for label in labels], np.int64)
-        except (KeyError, TypeError):
-            wrong = next(label for label in labels if isinstance(label, list) or label not in place)
-            raise DataError(
-                f"labels must be among the classes {list(self.classes)!s:.80} that the plan has learned "
-                f"from, got {wrong!r:.40}."
-            ) from None
+        into = regions.join_small(stats.level_set, stats.region, stats.n)
+        return stats.relabel(into).compute(self.rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from epiloss.auditing.result import Audit
+from epiloss.auditing.result import Audit, RegionSource
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import difference_estimate
 
@@ -29,9 +29,13 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
     """
     value = float(getattr(one, loss)) - float(getattr(other, loss))
     stderr = (one.influence[loss] - other.influence[loss]).stderr()
-    if loss == "grouping_loss" and one.method == "partition" and one.options["partition"] != "groups":
+    if (
+        loss == "grouping_loss"
+        and one.method == "partition"
+        and one.region_source is RegionSource.LEARNED
+    ):
         # what the models' regions happen to learn does not cancel as rows do: over samples the variance
         # was 1.2 to 1.7 of what rows show, and below that of models on rows apart
         apart = math.hypot(one.influence[loss].stderr(), other.influence[loss].stderr())
         stderr = min(math.sqrt(2) * stderr, max(stderr, apart))
-    return difference_estimate(value, stderr, one.options["level"])
+    return difference_estimate(value, stderr, one.confidence_level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from epiloss.auditing.result import Audit
+from epiloss.auditing.result import Audit, RegionSource
 from epiloss.estimate import Estimate, percent
 from epiloss.number_format import digits_of, loss_spec
 
@@ -33,10 +33,10 @@ def ledger(audit: Audit) -> str:
         lines.append(f"{'  (irreducible loss)':{_TITLE}}{measured}".rstrip())
     lines += ["", *_terms(audit, spec)]
     lines += ["", textwrap.fill(str(audit.verdict), 100)]
-    notes = [f"note: {warning}" for warning in audit.warnings]
+    notes = [f"note: {remark}" for remark in audit.remarks]
     if audit.recalibrated is not None:
-        new = [warning for warning in audit.recalibrated.warnings if warning not in audit.warnings]
-        notes += [f"note, recalibrated: {warning}" for warning in new]
+        new = [remark for remark in audit.recalibrated.remarks if remark not in audit.remarks]
+        notes += [f"note, recalibrated: {remark}" for remark in new]
     if notes:
         lines += ["", *notes]
     return "\n".join(lines)
@@ -47,7 +47,7 @@ def _headline(audit: Audit) -> str:
     return (
         f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
         f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
-        f"{_counted(len(audit.regions), 'region')} by {audit.options['partition']})"
+        f"{_counted(len(audit.regions), 'region')} by {regions_by(audit)})"
     )
 
 
@@ -62,7 +62,7 @@ def _widths(spec: str) -> tuple[int, int]:
 
 
 def _titles(audit: Audit, n_columns: int, spec: str) -> str:
-    interval = f"[{percent(audit.options['level'])} interval]"
+    interval = f"[{percent(audit.confidence_level)} interval]"
     titles = ["as given", "recalibrated"][:n_columns] if n_columns > 1 else ["value"]
     wide, wider = _widths(spec)
     cells = "".join(f"{title:>{wide}} {interval:{wider}}" for title in titles)
@@ -103,3 +103,9 @@ def _terms(audit: Audit, spec: str) -> list[str]:
 def _bound(title: str, estimate: Estimate, spec: str) -> str:
     line = f"  {title:{_TITLE - 2}}{_with_interval(estimate, spec)}"
     return line.rstrip() if estimate.pvalue is None else f"{line} p = {estimate.pvalue:.2g}"
+
+
+def regions_by(audit: Audit) -> str:
+    """Say what the regions are: those of a partition, the user's subgroups, or whole level sets."""
+    names = {RegionSource.SUBGROUPS: "subgroup", RegionSource.NONE: "level set"}
+    return names.get(audit.region_source, str(audit.options["partition"]))

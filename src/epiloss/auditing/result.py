@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,25 @@ import numpy as np
 
 from epiloss._files import write_text
 from epiloss._json import SCHEMA, SavedAsJson, for_json
-from epiloss.errors import OptionError
+from epiloss.errors import OptionError, Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.influence import Influence
 from epiloss.table import Table
 
 if TYPE_CHECKING:
-    from epiloss.auditing.row_details import Evidence
+    from epiloss.auditing.row_details import RowDetails
     from epiloss.auditing.verdict import Verdict
     from epiloss.presentation.plot.grouping import GroupingDisplay
     from epiloss.repair import RegionRecalibrator
     from epiloss.repair.evaluate import RepairResult
+
+
+class RegionSource(Enum):
+    """Where the regions of an audit come from."""
+
+    LEARNED = "learned"
+    SUBGROUPS = "subgroups"
+    NONE = "none"  # neither features nor subgroups: each level set is one region
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,21 @@ class Audit(SavedAsJson):
     level_sets: Table = field(repr=False)
     regions: Table = field(repr=False)
     histogram: Table = field(repr=False)
+    region_source: RegionSource
     options: Mapping[str, Any] = field(repr=False)
-    warnings: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     recalibrated: Audit | None = field(default=None, repr=False)
+    # the audit by each column of subgroups, by its name
+    subgroups: Mapping[str, Audit] = field(default_factory=dict, repr=False)
     # of each row, or cluster, on each loss: what compares audits of the same rows; not written out
     influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
     # the rows and their regions, from which more is told when asked; not written out
-    evidence: Evidence | None = field(default=None, repr=False, compare=False)
+    details: RowDetails | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def confidence_level(self) -> float:
+        """The level of all intervals."""
+        return float(self.options["confidence_level"])
 
     @property
     def verdict(self) -> Verdict:
@@ -107,7 +124,7 @@ class Audit(SavedAsJson):
         from epiloss.auditing.run import repartitioned
         from epiloss.presentation.plot.grouping import GroupingDisplay
 
-        shown = self if partition is None else repartitioned(self, partition, swap=False)
+        shown = self if partition is None else repartitioned(self, partition)
         return GroupingDisplay.from_audit(shown).plot(ax, **layers)
 
     def repair(self, recalibrator: RegionRecalibrator | None = None, part: float = 0.5) -> RepairResult:
@@ -153,12 +170,14 @@ class Audit(SavedAsJson):
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()
-            if name not in ("influence", "evidence")
+            if name not in ("influence", "details")
         }
         plain["verdict"] = dict(vars(self.verdict))
         plain["bounds"] = dict(vars(self.bounds))
         plain["options"] = dict(self.options)
-        plain["warnings"] = list(self.warnings)
+        plain["region_source"] = self.region_source.value
+        plain["remarks"] = [remark.to_dict() for remark in self.remarks]
+        plain["subgroups"] = {name: one.to_dict() for name, one in self.subgroups.items()}
         plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
         finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
         return finite

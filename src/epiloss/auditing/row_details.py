@@ -7,7 +7,7 @@ out when somebody looks at them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any
 
@@ -19,12 +19,11 @@ from epiloss._typing import Codes, Floats
 from epiloss.auditing.tables import group_rules
 from epiloss.calibration.confidence_band import curve_with_band
 from epiloss.errors import OptionError
+from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import Evaluation, FoldRegions
-from epiloss.estimation.planning import Plan
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import Display
 from epiloss.partition.descriptions import Rule, Step, Wording
-from epiloss.scoring import ScoringRule
 from epiloss.table import Table
 
 _MOST_COLUMNS = 500  # that typical rows are measured in
@@ -32,19 +31,18 @@ _N_TYPICAL, _SHORT = 3, 40  # rows that stand for a region of an embedding, and 
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RowDetails:
     """The checked rows, how they were evaluated, and what the user wants to see of a row.
 
     Regions are counted in the order of the region table: by class, then by fold.
     """
 
     problem: Problem
-    plan: Plan
+    options: Options
     evaluations: tuple[Evaluation, ...]
     display: Display | None
-    seed: int
-    level: float
-    rule: ScoringRule
+    # audits with other regions, kept so that card, page and plot estimate them once
+    views: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def rules(self, regions: Codes) -> NDArray[Any]:
         """Return regions in words."""
@@ -96,11 +94,11 @@ class Evidence:
                 f"class must be one of {', '.join(map(repr, map(str, names)))}, got {class_name!r}."
             )
         return curve_with_band(
-            self.plan.curve,
+            self.options.curve,
             self.evaluations[place].problem,
-            level=self.level,
+            level=self.options.confidence_level,
             n_points=n_points,
-            generator=stream(self.seed, "bands"),
+            generator=stream(self.options.seed, "bands"),
         )
 
     def _place(self, region: int) -> tuple[int, FoldRegions, int]:

@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 
-from epiloss._typing import Codes
-from epiloss.auditing.result import Audit, Bounds
-from epiloss.auditing.row_details import Evidence
+from epiloss.auditing.result import Audit, Bounds, RegionSource
+from epiloss.auditing.row_details import RowDetails
 from epiloss.auditing.tables import histogram_table, level_set_table, region_table
 from epiloss.auditing.verdict import LABELS_ENOUGH, LABELS_PER_REGION
-from epiloss.errors import OptionError
+from epiloss.errors import Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.bound import CrossfitBound, sum_of_bounds
 from epiloss.estimation.crossfit.run import LEAST_CLUSTERS, LEAST_ROWS
 from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
+from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import Evaluation
-from epiloss.estimation.planning import Plan
 from epiloss.input.problem import Problem
-from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
+from epiloss.input.row_display import Display
+from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 from epiloss.table import Columns, Later, Table
 
 _RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
@@ -33,27 +33,27 @@ _RARE = 0.02  # share of the labels, below which the Brier score is the wrong ru
 
 def summarise(
     problem: Problem,
-    rule: ScoringRule,
+    options: Options,
     evaluations: Sequence[Evaluation],
     crossfits: Sequence[CrossfitBound | None],
-    options: Mapping[str, Any],
     recalibrated: Audit | None,
-    plan: Plan,
-    display: Any = None,
+    display: Display | None = None,
+    by_subgroup: Mapping[str, Audit] = MappingProxyType({}),
 ) -> Audit:
     """Return the audit of one problem, evaluated for each of its classes."""
 
     def total(name: str) -> float:
         return sum(one.levels.total(name) for one in evaluations)
 
-    blind = problem.features is None and problem.groups is None
+    source = region_source(problem)
+    blind = source is RegionSource.NONE
     induced = 0.0 if blind else total("induced")
-    clusters = problem.clusters
-    crossfit = _crossfit(crossfits, options, clusters)
+    clusters, level, rule = problem.clusters, options.confidence_level, options.rule
+    found = [bound for bound in crossfits if bound is not None]
+    crossfit = sum_of_bounds(found, level, clusters) if found else None
     influence = {
         name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
     }
-    level = options["level"]
     by_regions = Estimate(0.0)
     if not blind:
         stderr = influence["grouping_loss"].stderr(clusters)
@@ -66,16 +66,15 @@ def summarise(
     if not np.isfinite(score):
         # both sides are infinite; what is left of the calibrated scores' entropy is not
         remainder = total("entropy") - total("induced") - grouping.value
-    evidence = Evidence(problem, plan, tuple(evaluations), display, options["random_state"], level, rule)
+    details = RowDetails(problem, options, tuple(evaluations), display)
     left = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
+    n_rows = evaluations[0].n_rows
     return Audit(
         task=problem.task,
         rule=rule.name,
         method="partition" if crossfit is None else "crossfit",
-        recommendation=_recommendation(
-            problem, crossfit is not None, options["method"], evaluations[0].n_rows
-        ),
-        n_samples=evaluations[0].n_rows,
+        recommendation=_recommendation(problem, crossfit is not None, options),
+        n_samples=n_rows,
         n_evaluated=max(one.n_evaluated for one in evaluations),
         uninformed=sum(_uninformed(one) for one in evaluations),
         score=normal_estimate(score, influence["score"].stderr(clusters), level),
@@ -93,54 +92,52 @@ def summarise(
         crossfit_bound=None if crossfit is None else crossfit.estimate,
         irreducible_loss=None,
         level_sets=level_set_table(evaluations),
-        regions=_regions_in_words(evidence, options["adjust"]),
+        regions=_regions_in_words(details),
         histogram=histogram_table(evaluations),
-        options=dict(options),
-        warnings=(*problem.warnings, *_remarks(problem, evaluations, score)),
+        region_source=source,
+        options={**options.to_dict(), "classes": [str(name) for name in problem.classes]},
+        remarks=(*problem.remarks, *_remarks(problem, evaluations, score)),
         recalibrated=recalibrated,
+        subgroups=dict(by_subgroup),
         influence={name: part.by_cluster(clusters) for name, part in influence.items()},
-        evidence=evidence,
+        details=details,
     )
 
 
-def _crossfit(
-    crossfits: Sequence[CrossfitBound | None], options: Mapping[str, Any], clusters: Codes | None
-) -> CrossfitBound | None:
-    found = [bound for bound in crossfits if bound is not None]
-    if options["method"] == "crossfit" and not found:
-        raise OptionError(
-            f"method 'crossfit' needs X, a task that conditions on one score, and at least {LEAST_ROWS} "
-            f"evaluated rows in {LEAST_CLUSTERS} clusters. Use method='partition' with groups=, for "
-            "task 'joint', and for fewer rows."
-        )
-    return sum_of_bounds(found, options["level"], clusters) if found else None
+def region_source(problem: Problem) -> RegionSource:
+    """Tell where the regions of a problem come from."""
+    if problem.groups is not None:
+        return RegionSource.SUBGROUPS
+    return RegionSource.NONE if problem.features is None else RegionSource.LEARNED
 
 
-def _recommendation(problem: Problem, is_crossfit: bool, method: str, n_rows: int) -> str:
+def _recommendation(problem: Problem, is_crossfit: bool, options: Options) -> str:
     """Say which lower bound leads the ledger, and why."""
     if is_crossfit:
-        return "the cross-fitted bound leads: it needs no bins and every row tests it"
+        return "Headline: cross-fitted (no bins, evaluated on every row)"
     if problem.groups is not None:
-        why = "the groups are given, so that nothing is learned and every row tests them"
+        why = "the subgroups are given, so nothing is learned and every row evaluates them"
     elif problem.features is None:
         why = "without X there is nothing to learn from"
     elif problem.task == "joint":
-        why = "the cross-fitted one conditions on one score, not on a whole vector"
-    elif method == "auto" and n_rows > len(problem.labels):
-        why = "every row counts, where the cross-fitted one (method='crossfit') has a sample only"
-    elif method == "partition":
-        why = "as asked; method='auto' would be led by the cross-fitted one, which needs no bins"
+        why = "the cross-fitted bound conditions on one score, not on a whole vector"
+    elif not options.wants_crossfit:
+        why = "as requested; method='crossfit' needs no bins and evaluates every row"
     else:
-        why = f"the cross-fitted one needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
-    return f"the bound by regions leads: {why}"
+        why = f"the cross-fitted bound needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
+    return f"Headline: by regions ({why})"
 
 
-def _regions_in_words(evidence: Evidence, adjust: str) -> Table:
+def _regions_in_words(details: RowDetails) -> Table:
     """Return the table of regions, with a column of rules that is worked out when it is asked for."""
+    options = details.options
     regions = region_table(
-        evidence.evaluations, evidence.problem.groups, level=evidence.level, adjust=adjust
+        details.evaluations,
+        details.problem.groups,
+        level=options.confidence_level,
+        adjust=options.adjust,
     )
-    rules = Later(evidence.rules, np.arange(len(regions)))
+    rules = Later(details.rules, np.arange(len(regions)))
     return Table(Columns(regions.columns).also("rule", rules))
 
 
@@ -175,49 +172,79 @@ def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:
     return Bounds(max(high, 0.0), low_hidden, high_hidden, epistemic - high_hidden)
 
 
-def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) -> list[str]:
-    remarks = []
-    levels = evaluations[0].levels
+def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) -> list[Remark]:
+    found = [
+        _nothing_to_split(problem, evaluations),
+        _one_level_set(problem, evaluations[0]),
+        _rare_outcome(problem, evaluations[0]),
+        _few_labels(problem, evaluations[0]),
+        _infinite_score(score),
+    ]
+    return [remark for remark in found if remark is not None]
+
+
+def _nothing_to_split(problem: Problem, evaluations: Sequence[Evaluation]) -> Remark | None:
     if problem.features is None and problem.groups is None:
-        remarks.append(
-            "without X or groups the grouping loss cannot be seen: its lower bound is 0. "
-            "Pass features, embeddings or groups."
+        return Remark(
+            "no-features",
+            "without X or subgroups the grouping loss cannot be seen: its lower bound is 0. "
+            "Pass features, embeddings or subgroups.",
         )
-    elif all((one.levels.n_regions <= len(one.regions)).all() for one in evaluations):
-        remedy = (
-            "use fewer bins or a smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
-            if problem.groups is None
-            else "use fewer bins or larger groups; one of a single row in a level set joins another."
-        )
-        remarks.append(f"no level set was split, so the lower bound says nothing: {remedy}")
-    scores = evaluations[0].problem.scores
-    if len(levels.level_set) == 1 and problem.task != "joint" and scores.min() < scores.max():
-        remarks.append(
-            "all scores fall into one level set: binning='quantile' parts them by their order."
-        )
-    rate = evaluations[0].base_rate
-    rarer = min(rate, 1 - rate)
-    if problem.task == "binary" and isinstance(evaluations[0].problem.rule, Brier) and rarer < _RARE:
-        which = "positive" if rate < 0.5 else "negative"
-        remarks.append(
-            f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly sees errors "
-            "of so small probabilities: rule='log' weighs them by their ratio."
-        )
-    n_regions = sum(len(one.level_set) for one in evaluations[0].regions)
-    few = rarer * evaluations[0].n_evaluated < LABELS_PER_REGION * n_regions
+    if any((one.levels.n_regions > len(one.regions)).any() for one in evaluations):
+        return None
+    remedy = (
+        "use fewer bins or a smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
+        if problem.groups is None
+        else "use fewer bins or larger subgroups; one of a single row in a level set joins another."
+    )
+    return Remark("no-split", f"no level set was split, so the lower bound says nothing: {remedy}")
+
+
+def _one_level_set(problem: Problem, evaluation: Evaluation) -> Remark | None:
+    scores = evaluation.problem.scores
+    if len(evaluation.levels.level_set) > 1 or problem.task == "joint" or scores.min() == scores.max():
+        return None
+    text = "all scores fall into one level set: strategy='quantile' parts them by their order."
+    return Remark("one-level-set", text)
+
+
+def _rarer(evaluation: Evaluation) -> float:
+    return min(evaluation.base_rate, 1 - evaluation.base_rate)
+
+
+def _rare_outcome(problem: Problem, evaluation: Evaluation) -> Remark | None:
+    rarer, is_brier = _rarer(evaluation), isinstance(evaluation.problem.rule, Brier)
+    if problem.task != "binary" or not is_brier or rarer >= _RARE:
+        return None
+    which = "positive" if evaluation.base_rate < 0.5 else "negative"
+    return Remark(
+        "rare-outcome",
+        f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly sees errors "
+        "of so small probabilities: rule='log' weighs them by their ratio.",
+    )
+
+
+def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
+    rarer, n_regions = _rarer(evaluation), sum(len(one.level_set) for one in evaluation.regions)
+    few = 0 < rarer * evaluation.n_evaluated < LABELS_PER_REGION * n_regions
     divided = problem.features is not None or problem.groups is not None
-    if divided and few and rarer > 0 and isinstance(evaluations[0].problem.rule, Log | ClassLog):
-        wanted = math.ceil(LABELS_ENOUGH / rarer)
-        instead = f"rely on the cross-fitted bound, or use region_ratio={wanted}."
-        if problem.groups is not None:
-            instead = "join groups, use fewer bins, or rule='brier'."
-        remarks.append(
-            f"regions hold fewer than {LABELS_PER_REGION} of the rarer labels on average, and by the "
-            f"log-loss what they explain is then told too large: {instead}"
-        )
-    if not np.isfinite(score):
-        remarks.append(
-            "the log-loss is infinite: some outcome occurred that was given probability 0. "
-            "Clip the scores, recalibrate by 'sigmoid', or use rule='brier'."
-        )
-    return remarks
+    if not divided or not few or not isinstance(evaluation.problem.rule, LogLoss | ClassLogLoss):
+        return None
+    instead = f"rely on the cross-fitted bound, or use region_ratio={math.ceil(LABELS_ENOUGH / rarer)}."
+    if problem.groups is not None:
+        instead = "join subgroups, use fewer bins, or rule='brier'."
+    return Remark(
+        "few-labels",
+        f"regions hold fewer than {LABELS_PER_REGION} of the rarer labels on average, and by the "
+        f"log-loss what they explain is then biased upwards: {instead}",
+    )
+
+
+def _infinite_score(score: float) -> Remark | None:
+    if np.isfinite(score):
+        return None
+    return Remark(
+        "infinite-score",
+        "the log-loss is infinite: some outcome occurred that was given probability 0. "
+        "Clip the scores, recalibrate by 'sigmoid', or use rule='brier'.",
+    )

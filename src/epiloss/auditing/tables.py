@@ -92,7 +92,7 @@ def _region_columns(
 ) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {"level_set": part.level_set, "region": part.region}
     if groups is not None:
-        columns["group"] = _group_names(part, joined, groups)
+        columns["subgroup"] = _group_names(part, joined, groups)
     ones = part.label_mean * part.effective_n
     return columns | {
         "n": np.rint(part.n).astype(np.int64),

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from epiloss.auditing.result import Audit
+from epiloss.auditing.result import Audit, RegionSource
 from epiloss.errors import printable
 from epiloss.estimate import Estimate
 from epiloss.number_format import digits_of, loss_spec, rate_spec
@@ -40,7 +40,6 @@ from epiloss.number_format import digits_of, loss_spec, rate_spec
 if TYPE_CHECKING:
     from epiloss.table import Table
 
-TOLERANCE = 0.01
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
 LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
@@ -61,9 +60,9 @@ class Verdict:
         return self.sentence
 
 
-def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
+def verdict(audit: Audit) -> Verdict:
     """Return the verdict on an audit by the table above."""
-    matters = tolerance * audit.uninformed
+    matters = audit.options["tolerance"] * audit.uninformed
     grouping, bound = _grouping(audit, matters)
     calibration = _state(audit.calibration_loss, matters)
     off = _points(bound, audit)
@@ -97,9 +96,9 @@ def verdict(audit: Audit, tolerance: float = TOLERANCE) -> Verdict:
         )
     if calibration == "small" and _untested(audit):
         why = (
-            "more cannot be told: without features or groups there is nothing to look for "
+            "more cannot be told: without features or subgroups there is nothing to look for "
             "misjudged rows in"
-            if audit.options["partition"] == "level set"
+            if audit.region_source is RegionSource.NONE
             else "more was not tested: no level set has two groups of enough rows to compare"
         )
         return Verdict(UNCLEAR, f"Right on average, and {why}.", matters)
@@ -138,7 +137,7 @@ def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
 
 def _seen_by(audit: Audit) -> str:
     """Name what regions were looked for in."""
-    return "these groups" if audit.options["partition"] == "groups" else "these features"
+    return "these subgroups" if audit.region_source is RegionSource.SUBGROUPS else "these features"
 
 
 def _measured(audit: Audit) -> bool:
@@ -168,8 +167,8 @@ def _may_exceed(loss: Estimate, matters: float) -> bool:
 
 def _learnable_from(audit: Audit, matters: float) -> float:
     """Return from how many rows a loss that matters is learned, most often; known groups need none."""
-    known = audit.options["partition"] in ("groups", "level set")
-    return 0.0 if known or not matters > 0 else _LEARNED * audit.score.value / matters
+    learned = audit.region_source is RegionSource.LEARNED
+    return 0.0 if not learned or not matters > 0 else _LEARNED * audit.score.value / matters
 
 
 def _untested(audit: Audit) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.region_stats import RegionStats
-from epiloss.scoring import Log, ScoringRule
+from epiloss.scoring import LogLoss, ScoringRule
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _most_entropy(rule: ScoringRule) -> float:
 def _conservative_entropy(cells: RegionStats, *, upper: bool) -> Floats:
     n = cells.effective_n
     ones = _probability(cells.mean("label")) * n
-    return Log().conservative_entropy(np.where(np.abs(ones - n) < 1e-9, n, ones), n, upper=upper)
+    return LogLoss().conservative_entropy(np.where(np.abs(ones - n) < 1e-9, n, ones), n, upper=upper)
 
 
 def _over_regions(stats: RegionStats, position: Codes, values: Floats) -> Floats:

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from epiloss._random import stream
 from epiloss._typing import Codes, Floats
-from epiloss.calibration.level_sets import LevelSets, VectorLevelSets, resolve_level_sets
+from epiloss.calibration.level_sets import LevelSets, VectorLevelSets
 from epiloss.estimation.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
+from epiloss.estimation.learned import Placed, Scored, level_sets_of, scored_anew, scored_as_given
 from epiloss.estimation.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
-from epiloss.estimation.planning import Plan, Scored, folds_of, scored_anew, scored_as_given, split_folds
+from epiloss.estimation.options import Options
 from epiloss.estimation.region_stats import RegionStats
-from epiloss.estimation.splits import Fold
+from epiloss.estimation.splits import Fold, folds_of, split_folds
 from epiloss.input.tasks import BinaryProblem
 from epiloss.partition import pool_small_regions
-from epiloss.partition.base import LearningRows, Partition
+from epiloss.partition.base import Partition
 from epiloss.scoring import ScoringRule
 
 STEPS = 50  # of the histogram of scores
@@ -78,14 +79,12 @@ class FoldResult:
     histogram: Floats
 
 
-def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
+def evaluate(problem: BinaryProblem, options: Options) -> Evaluation:
     """Evaluate the scores as they are."""
-    scored = scored_as_given(problem, plan, problem.scores, stream(seed, "curves"))
-    repeats = folds_of(problem, plan, scored.level_set, stream(seed, "splits"))
-    trees = stream(seed, "trees")
-    results = [
-        [_evaluate_fold(problem, plan, fold, scored, trees) for fold in folds] for folds in repeats
-    ]
+    scored = scored_as_given(problem, options, stream(options.seed, "curves"))
+    repeats = folds_of(problem, options, scored.level_set, stream(options.seed, "splits"))
+    trees = stream(options.seed, "trees")
+    results = [[_evaluate_fold(options, fold, scored, trees) for fold in folds] for folds in repeats]
     bins = scored.level_sets
     exact = isinstance(bins, VectorLevelSets) and bins.exact
     levels = _average([_measure(folds, problem.rule, exact=exact) for folds in results])
@@ -93,24 +92,22 @@ def evaluate(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
     return evaluation_of(problem, levels, results, edges)
 
 
-def evaluate_recalibrated(problem: BinaryProblem, plan: Plan, seed: int) -> Evaluation:
+def evaluate_recalibrated(problem: BinaryProblem, options: Options) -> Evaluation:
     """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
-    curves, trees = stream(seed, "curves"), stream(seed, "trees")
-    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
-    level_set = raw_levels.assign(problem.scores)
-    repeats = split_folds(problem, plan, level_set, stream(seed, "splits"))
+    curves, trees = stream(options.seed, "curves"), stream(options.seed, "trees")
+    bins = level_sets_of(problem, options)
+    splits = stream(options.seed, "splits")
+    repeats = split_folds(problem, options, bins.assign(problem.scores), splits)
     results = [
         [
-            _evaluate_fold(problem, plan, fold, scored_anew(problem, plan, fold, curves), trees)
+            _evaluate_fold(options, fold, scored_anew(problem, options, fold, curves), trees)
             for fold in folds
         ]
         for folds in repeats
     ]
     # each fold has scores of its own, so that none is measured together with another
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
-    return evaluation_of(
-        problem, levels, results, raw_levels.edges if plan.binning == "uniform" else None
-    )
+    return evaluation_of(problem, levels, results, bins.edges if options.strategy == "uniform" else None)
 
 
 def evaluation_of(
@@ -190,74 +187,50 @@ def influence_of_rows(
 
 
 def _evaluate_fold(
-    problem: BinaryProblem, plan: Plan, fold: Fold, scored: Scored, generator: np.random.Generator
+    options: Options, fold: Fold, scored: Scored, generator: np.random.Generator
 ) -> FoldResult:
-    rows = fold.evaluate
-    level_set = scored.level_set[rows]
-    partition = None
-    if problem.groups is not None:
-        region = problem.groups[rows]
-    elif problem.features is None:
-        region = np.zeros_like(level_set)
-    else:
-        partition = plan.partitioner.fit(
-            _learning_rows(problem, fold.learn, scored), generator, plan.n_jobs
-        )
-        region = partition.assign(problem.features.take(rows), level_set)
-    scores, curves = scored.at(rows)
-    labels = problem.labels[rows]
-    weights = None if problem.weights is None else problem.weights[rows]
-    stats, cell = RegionStats.with_cells(
-        level_set,
-        region,
-        labels=labels,
-        scores=scores,
-        rule=problem.rule,
-        weights=weights,
-        clusters=None if problem.clusters is None else problem.clusters[rows],
-        curves=curves,
-    )
-    placed = Placed(rows, level_set, cell, scores, labels, weights, curves)
-    return fold_result(problem, placed, stats, partition)
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Rows to evaluate, each in its level set and cell of it, with both curves at its score."""
-
-    rows: Codes
-    level_set: Codes
-    cell: Codes  # the place of its region in the level set among the cells that are added up
-    scores: Floats
-    labels: Floats
-    weights: Floats | None
-    curves: tuple[Floats, Floats] | None
+    partition = scored.learn(fold.learn, options, generator)
+    placed = scored.place(fold.evaluate, partition)
+    stats, cells = placed.stats_and_cells()
+    return fold_result(fold.evaluate, placed, stats, cells, partition)
 
 
 def fold_result(
-    problem: BinaryProblem, placed: Placed, stats: RegionStats, partition: Partition | None
+    rows: Codes, placed: Placed, stats: RegionStats, cells: Codes, partition: Partition | None
 ) -> FoldResult:
     """Join small regions, and tell what each row adds; ``stats`` are those of these rows, or of more."""
-    level_set, scores = placed.level_set, placed.scores
     join = pool_small_regions if partition is None else partition.join_small
-    sizes = stats.n if problem.clusters is None else np.floor(stats.effective_n + 1e-6)
+    sizes = stats.n if placed.problem.clusters is None else np.floor(stats.effective_n + 1e-6)
     into = join(stats.level_set, stats.region, sizes)
+    return joined_fold(rows, placed, stats, cells, partition, into)
+
+
+def joined_fold(
+    rows: Codes,
+    placed: Placed,
+    stats: RegionStats,
+    cells: Codes,
+    partition: Partition | None,
+    into: Codes,
+) -> FoldResult:
+    """Return what rows add, cell ``i`` of ``stats`` now being in region ``into[i]`` of its level set."""
+    problem, scores = placed.problem, placed.problem.scores
     joined = JoinedRegions(stats.level_set, stats.region, into)
     stats = stats.relabel(into)
-    cells = cell_of(stats, joined.level_set, into).astype(np.int32)[placed.cell]
+    places = cell_of(stats, joined.level_set, into).astype(np.int32)[cells]
     terms = row_terms(
-        placed.rows,
+        rows,
         stats,
-        level_set,
-        cells,
+        placed.level_set,
+        places,
         scores=scores,
-        labels=placed.labels,
+        labels=problem.labels,
         curves=(scores, scores) if placed.curves is None else placed.curves,
-        weights=placed.weights,
+        weights=problem.weights,
         rule=problem.rule,
     )
-    regions = FoldRegions(stats.level_set, stats.region, placed.rows, cells, partition)
-    return FoldResult(stats, joined, terms, regions, score_histogram(scores, placed.weights))
+    regions = FoldRegions(stats.level_set, stats.region, rows, places, partition)
+    return FoldResult(stats, joined, terms, regions, score_histogram(scores, problem.weights))
 
 
 def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
@@ -266,18 +239,6 @@ def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
     np.multiply(scores, STEPS, out=step, casting="unsafe")
     np.minimum(step, STEPS - 1, out=step)
     return np.bincount(step, weights, minlength=STEPS).astype(float)
-
-
-def _learning_rows(problem: BinaryProblem, rows: Codes, scored: Scored) -> LearningRows:
-    assert problem.features is not None  # regions are learned from features
-    return LearningRows(
-        problem.features.take(rows),
-        problem.labels[rows],
-        scored.level_set[rows],
-        scored.level_sets.n_level_sets,
-        None if problem.weights is None else problem.weights[rows],
-        problem.rule,
-    )
 
 
 def _measure(folds: Sequence[FoldResult], rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:

@@ -8,6 +8,7 @@ With ``m`` independent labels of a row, ``t`` of them 1, ``q2 = t (t-1) / (m (m-
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,14 +16,13 @@ import numpy as np
 
 from epiloss._threads import dot
 from epiloss._typing import Codes, Floats
-from epiloss.auditing.result import Audit
 from epiloss.calibration.curves import LocalLinear, fit_curve_pair
 from epiloss.errors import DataError, OptionError
+from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
 from epiloss.input.features import is_missing, unmasked
 from epiloss.input.problem import Problem
-from epiloss.scoring import Brier, ScoringRule
 
 
 @dataclass(frozen=True)
@@ -70,31 +70,23 @@ def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     return Ratings(count, ((values == positive) & ~missing).sum(axis=1).astype(float))
 
 
-def check_for_ratings(rule: ScoringRule, recalibrate: Any, *, drop_missing: bool) -> None:
-    """Refuse options that repeated labels cannot follow."""
-    if drop_missing:
-        raise OptionError(
-            "with repeated labels single ones may be missing as it is, so drop_missing has no part. "
-            "Leave it out, and drop rows without a score first."
-        )
-    if not isinstance(rule, Brier):
-        raise OptionError(
-            f"repeated labels measure the grouping loss of the Brier score, got rule {rule.name!r}. "
-            "Use rule='brier', or one label a row."
-        )
-    if recalibrate is not None:
-        raise OptionError(
-            "repeated labels measure the scores as given, got recalibrate. Recalibrate on other rows, "
-            "and audit the new scores."
-        )
+@dataclass(frozen=True)
+class MeasuredLosses:
+    """Losses that several labels per row measure from both sides, and each row's influence on them."""
+
+    estimates: Mapping[str, Estimate]
+    influence: Mapping[str, Influence]
+    n_rows: int  # that have several labels
 
 
-def with_ratings(
-    result: Audit, ratings: Ratings, problem: Problem, *, level: float, generator: np.random.Generator
-) -> Audit:
-    """Return the audit of one drawn label a row with its ledger measured from all labels."""
-    if len(ratings.count) != len(problem.scores):
-        raise OptionError("repeated labels take no rows of weight 0. Leave these rows out.")
+def measured_losses(
+    ratings: Ratings, problem: Problem, level: float, generator: np.random.Generator
+) -> MeasuredLosses:
+    """Return score, calibration, grouping and irreducible loss, and the remainder, by the Brier score.
+
+    With ``t`` of ``m`` labels positive, ``t (t - 1) / (m (m - 1))`` is unbiased for the square of the
+    row's probability; the curves are fitted on disjoint halves of the rows of other folds.
+    """
     scores, weights, clusters = problem.scores, problem.weights, problem.clusters
     several = ratings.count > 1
     w = np.where(several, 1.0 if weights is None else weights, 0.0)
@@ -117,19 +109,9 @@ def with_ratings(
     }
     grouping = estimates["grouping_loss"]
     if grouping.stderr is not None:
-        grouping = replace(grouping, pvalue=one_sided_pvalue(grouping.value, grouping.stderr))
-    return replace(
-        result,
-        score=estimates["score"],
-        calibration_loss=estimates["calibration_loss"],
-        grouping_loss=grouping,
-        remainder=estimates["remainder"],
-        irreducible_loss=estimates["irreducible_loss"],
-        method="repeated labels",
-        n_evaluated=int(several.sum()),
-        warnings=tuple(text for text in result.warnings if not text.startswith("without X")),
-        influence={name: influence[name].by_cluster(clusters) for name in result.influence},
-    )
+        pvalue = one_sided_pvalue(grouping.value, grouping.stderr)
+        estimates["grouping_loss"] = replace(grouping, pvalue=pvalue)
+    return MeasuredLosses(estimates, influence, int(several.sum()))
 
 
 def _influence(values: Floats, w: Floats) -> Influence:

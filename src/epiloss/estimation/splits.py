@@ -8,6 +8,9 @@ import numpy as np
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._typing import Codes
+from epiloss.errors import DataError
+from epiloss.estimation.options import Options
+from epiloss.input.tasks import BinaryProblem
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,33 @@ def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Genera
     rank = generator.permutation(int(clusters.max()) + 1)[clusters]
     learns = rank < np.floor((clusters.max() + 1) * fraction + generator.random())
     return Fold(np.flatnonzero(learns), np.flatnonzero(~learns))
+
+
+def folds_of(
+    problem: BinaryProblem, options: Options, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    """Return the folds of each repeat; where no region is learned, one that evaluates every row."""
+    if problem.groups is not None or problem.features is None:
+        everything = np.arange(len(level_set))
+        return [[Fold(everything[:0], everything)]]
+    return split_folds(problem, options, level_set, generator)
+
+
+def split_folds(
+    problem: BinaryProblem, options: Options, level_set: Codes, generator: np.random.Generator
+) -> list[list[Fold]]:
+    """Return the folds of each repeat, level sets or clusters split as the options say."""
+    repeats = []
+    for _ in range(options.repeats):
+        fold = (
+            stratified_fold(level_set, options.split, generator)
+            if problem.clusters is None
+            else clustered_fold(problem.clusters, options.split, generator)
+        )
+        if not len(fold.learn) or not len(fold.evaluate):
+            raise DataError(
+                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
+                "the others. Bring more rows, or give subgroups=."
+            )
+        repeats.append([fold, fold.swapped()] if options.swap else [fold])
+    return repeats

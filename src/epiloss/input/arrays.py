@@ -92,9 +92,9 @@ def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> F
     return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
 
 
-def read_scores(y_prob: Any) -> Floats:
+def read_scores(y_prob: Any, *, logits: bool = False) -> Floats:
     """Return checked scores, a column for each class where there are several."""
-    return checked_scores(score_numbers(y_prob), HERE)[0]
+    return checked_scores(score_numbers(y_prob), HERE, logits=logits)[0]
 
 
 def checked_scores(

@@ -119,14 +119,19 @@ class Features:
 
     def like(self, reference: Features) -> Features:
         """Return these features with the columns and the category codes of others."""
-        if set(reference.names) != set(self.names):
-            odd = sorted(set(reference.names) ^ set(self.names))[0]
+        if reference.nameless and self.nameless and reference.n_columns != self.n_columns:
             raise DataError(
-                f"X must have the same columns in both data sets, got {odd!r} in one only. "
-                "Select the columns that both have."
+                f"X must have the {reference.n_columns} columns that were learned from, got "
+                f"{self.n_columns}. Pass the same columns in the same order."
+            )
+        missing = [name for name in reference.names if name not in self.names]
+        if missing:
+            raise DataError(
+                f"X must have the columns that were learned from, got no column {missing[0]!r}. "
+                "Pass the same columns; further ones are ignored."
             )
         order = [self.names.index(name) for name in reference.names]
-        in_order = order == list(range(len(order))) and self.dtypes == reference.dtypes
+        in_order = order == list(range(self.n_columns)) and self.dtypes == reference.dtypes
         if in_order and not self.categories and not reference.categories:
             return self
         columns = tuple(self._column_like(j, reference, at) for at, j in enumerate(order))

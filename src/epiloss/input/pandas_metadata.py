@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epiloss.errors import Remark
+
 _NAMELESS = re.compile(r"__index_level_\d+__")  # how pandas calls an index that has no name
 
 
@@ -62,9 +64,10 @@ def _schema(X: Any) -> Any:
     return getattr(X, "schema", None)
 
 
-def index_remark(name: str) -> str:
+def index_remark(name: str) -> Remark:
     """Say that a column is left out."""
-    return f"{name!r} is the index of a pandas data frame and is no feature."
+    text = f"{name!r} is the index of a pandas data frame and is no feature."
+    return Remark("index-left-out", text)
 
 
 def _noted(metadata: Mapping[bytes, bytes] | None, what: str) -> list[Any]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from epiloss._typing import Codes, Floats
-from epiloss.errors import DataError
+from epiloss.errors import DataError, Remark
 from epiloss.input.features import Features
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How labels and scores are read.
+
+    ``pos_label`` is the positive class of a binary task, ``classes`` are those of the score columns,
+    ``logits`` are turned into probabilities, and ``drop_missing`` leaves out incomplete rows.
+    """
+
+    task: str | None = None
+    pos_label: Any = None
+    classes: Sequence[Any] | None = None
+    drop_missing: bool = False
+    logits: bool = False
 
 
 @dataclass(frozen=True)
@@ -16,6 +32,10 @@ class Groups:
 
     codes: Codes
     names: tuple[str, ...]
+
+    def take(self, rows: Codes) -> Groups:
+        """Return the groups of some rows."""
+        return Groups(self.codes[rows], self.names)
 
 
 @dataclass(frozen=True)
@@ -31,27 +51,36 @@ class Problem:
     labels: Codes
     scores: Floats
     features: Features | None
-    groups: Groups | None
+    groups: Groups | None  # the regions, where the user gives them instead of features
     weights: Floats | None  # scaled by a power of two to at most 1
     clusters: Codes | None
-    warnings: tuple[str, ...]
+    remarks: tuple[Remark, ...]
     rows: Codes | None = None  # of the input, where some were left out
     claimed: Codes | None = None  # the class that task top-label is about, if not that of the top score
+    subgroups: Mapping[str, Groups] = field(default_factory=dict)  # by the name of their column
 
     def take(self, rows: Codes) -> Problem:
         """Return some of the rows, in increasing order."""
-        groups, features = self.groups, self.features
         return replace(
             self,
             labels=self.labels[rows],
             scores=self.scores[rows],
-            features=None if features is None else features.take(rows),
-            groups=None if groups is None else Groups(groups.codes[rows], groups.names),
+            features=None if self.features is None else self.features.take(rows),
+            groups=None if self.groups is None else self.groups.take(rows),
             weights=None if self.weights is None else self.weights[rows],
             clusters=None if self.clusters is None else self.clusters[rows],
             rows=rows if self.rows is None else self.rows[rows],
             claimed=None if self.claimed is None else self.claimed[rows],
+            subgroups={name: groups.take(rows) for name, groups in self.subgroups.items()},
         )
+
+    def by_subgroup(self, name: str) -> Problem:
+        """Return the same rows with the subgroups of one column as their only regions."""
+        return replace(self, features=None, groups=self.subgroups[name], subgroups={}, remarks=())
+
+    def remarking(self, *remarks: Remark) -> Problem:
+        """Return the problem with further remarks."""
+        return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
 
 
 class OneClassError(DataError):

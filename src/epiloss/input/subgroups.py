@@ -1,54 +1,107 @@
-"""Groups by the word and the shapes of fairlearn: ``sensitive_features``."""
+"""Subgroups that the user knows: one or several columns, by name, and their combinations."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from epiloss.errors import DataError, OptionError
+from epiloss._typing import Codes
+from epiloss.errors import DataError
 from epiloss.input.arrays import group_names
+from epiloss.input.problem import Groups
+
+_MOST_COMBINATIONS = 10_000
 
 
-def groups_or_sensitive(groups: Any, sensitive_features: Any) -> Any:
-    """Return whichever is given as groups; several columns become one of combinations.
+def read_subgroups(subgroups: Any) -> dict[str, Groups]:
+    """Return the subgroups of each column; a single column without a name is called "subgroup".
 
     Examples
     --------
-    >>> groups_or_sensitive(None, {"sex": ["F", "M"], "old": [True, False]}).tolist()
-    ['sex=F, old=True', 'sex=M, old=False']
+    >>> found = read_subgroups({"sex": ["F", "M"], "old": [True, False]})
+    >>> {name: (groups.names, groups.codes.tolist()) for name, groups in found.items()}
+    {'sex': (('F', 'M'), [0, 1]), 'old': (('False', 'True'), [1, 0])}
     """
-    if sensitive_features is None:
-        return groups
-    if groups is not None:
-        raise OptionError(
-            "sensitive_features is another word for groups: give one of them, got both. "
-            "For combinations pass a data frame of several columns."
-        )
-    columns = _columns(sensitive_features)
-    if columns is None:
-        return sensitive_features
+    if subgroups is None:
+        return {}
+    columns = _columns(subgroups)
     if not columns:
-        raise DataError("sensitive_features must have at least one column, got none.")
-    parts = [
-        [f"{name}={value}" for value in group_names(column, f"sensitive_features[{name!r}]").tolist()]
+        raise DataError("subgroups must have at least one column, got none.")
+    found = {
+        name: grouped(group_names(column, "subgroups" if len(columns) == 1 else f"subgroups[{name!r}]"))
         for name, column in columns.items()
-    ]
-    if len({len(part) for part in parts}) > 1:
-        lengths = ", ".join(str(len(part)) for part in parts)
-        raise DataError(f"sensitive_features must have columns of one length, got {lengths}.")
-    return np.array([", ".join(row) for row in zip(*parts, strict=True)], object)
+    }
+    lengths = {len(groups.codes) for groups in found.values()}
+    if len(lengths) > 1:
+        raise DataError(f"subgroups must have columns of one length, got {sorted(lengths)}.")
+    return found
 
 
-def _columns(features: Any) -> dict[str, Any] | None:
-    """Return the columns of a table by name; None where there is a single one without a name."""
-    if isinstance(features, Mapping):
-        return {str(name): column for name, column in features.items()}
-    names = getattr(features, "column_names", None)  # of pyarrow, whose columns are arrays
-    names = getattr(features, "columns", None) if names is None else names
+def grouped(names: Any) -> Groups:
+    """Return groups from the name of each row's group."""
+    distinct, codes = np.unique(names, return_inverse=True)
+    return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
+
+
+def combined(subgroups: Mapping[str, Groups]) -> Groups:
+    """Return the combinations of all columns that occur; a single column stays as it is.
+
+    Examples
+    --------
+    >>> combined(read_subgroups({"sex": ["F", "M"], "old": [True, False]})).names
+    ('sex=F, old=True', 'sex=M, old=False')
+    """
+    if len(subgroups) == 1:
+        return next(iter(subgroups.values()))
+    present, codes = np.unique(_joint_codes(subgroups), return_inverse=True)
+    return Groups(codes.astype(np.int64), _joint_names(subgroups, present))
+
+
+def all_combinations(subgroups: Mapping[str, Groups]) -> Groups:
+    """Return the combinations of all columns, also those that do not occur: the same for any rows."""
+    if len(subgroups) == 1:
+        return next(iter(subgroups.values()))
+    n = math.prod(len(groups.names) for groups in subgroups.values())
+    if n > _MOST_COMBINATIONS:
+        raise DataError(
+            f"subgroups must have at most {_MOST_COMBINATIONS:,} combinations where there are no "
+            f"features, got {n:,}. Name fewer columns, or pass features."
+        )
+    return Groups(_joint_codes(subgroups), _joint_names(subgroups, np.arange(n)))
+
+
+def _joint_codes(subgroups: Mapping[str, Groups]) -> Codes:
+    codes = np.zeros(1, np.int64)
+    for groups in subgroups.values():
+        codes = codes * len(groups.names) + groups.codes
+    return codes
+
+
+def _joint_names(subgroups: Mapping[str, Groups], codes: Codes) -> tuple[str, ...]:
+    parts = []
+    for column, groups in reversed(list(subgroups.items())):
+        codes, place = np.divmod(codes, len(groups.names))
+        parts.append([f"{column}={groups.names[one]}" for one in place])
+    return tuple(", ".join(row) for row in zip(*reversed(parts), strict=True))
+
+
+def _columns(subgroups: Any) -> dict[str, Any]:
+    """Return the columns of a table by name; a vector is one column."""
+    if isinstance(subgroups, Mapping):
+        return {str(name): column for name, column in subgroups.items()}
+    names = getattr(subgroups, "column_names", None)  # pyarrow, whose columns are arrays
+    names = getattr(subgroups, "columns", None) if names is None else names
     if names is not None:
-        return {str(name): features[name] for name in names}
-    if getattr(features, "ndim", 1) == 2:
-        return {f"sensitive_feature_{k}": features[:, k] for k in range(features.shape[1])}
-    return None
+        return {str(name): subgroups[name] for name in names}
+    if getattr(subgroups, "ndim", 1) == 2:
+        return {f"subgroup_{k}": subgroups[:, k] for k in range(subgroups.shape[1])}
+    return {_name_of(subgroups): subgroups}
+
+
+def _name_of(column: Any) -> str:
+    """Return the name that a column of pandas or polars carries, or "subgroup"."""
+    name = getattr(column, "name", None)
+    return str(name) if isinstance(name, str) and name else "subgroup"

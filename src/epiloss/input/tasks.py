@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,23 @@ class BinaryProblem:
     groups: Codes | None
     weights: Floats | None
     clusters: Codes | None = None
+
+    def take(self, rows: Codes) -> BinaryProblem:
+        """Return some of the rows."""
+
+        def some(values: Any) -> Any:
+            return None if values is None else values[rows]
+
+        return replace(
+            self,
+            scores=self.scores[rows],
+            labels=self.labels[rows],
+            vectors=some(self.vectors),
+            features=None if self.features is None else self.features.take(rows),
+            groups=some(self.groups),
+            weights=some(self.weights),
+            clusters=some(self.clusters),
+        )
 
 
 def score_sums(binaries: Sequence[BinaryProblem]) -> tuple[float, float]:

@@ -1,18 +1,18 @@
 """Partitions: (features, level set) -> region."""
 
 from epiloss.partition.base import Partition, Partitioner, pool_small_regions
-from epiloss.partition.custom import EstimatorPartitioner, KMeansPartitioner
+from epiloss.partition.custom import Custom, KMeans
 from epiloss.partition.options import resolve_partition
-from epiloss.partition.stump import StumpPartitioner
-from epiloss.partition.tree import TreePartitioner
+from epiloss.partition.stump import Stump
+from epiloss.partition.tree import Tree
 
 __all__ = [
-    "EstimatorPartitioner",
-    "KMeansPartitioner",
+    "Custom",
+    "KMeans",
     "Partition",
     "Partitioner",
-    "StumpPartitioner",
-    "TreePartitioner",
+    "Stump",
+    "Tree",
     "pool_small_regions",
     "resolve_partition",
 ]

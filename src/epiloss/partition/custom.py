@@ -18,7 +18,7 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner, for_eac
 
 
 @dataclass(frozen=True)
-class EstimatorPartitioner(Partitioner):
+class Custom(Partitioner):
     """Regions are what a clone of ``estimator``, fitted on each level set, assigns rows to."""
 
     estimator: Any
@@ -42,7 +42,7 @@ class EstimatorPartitioner(Partitioner):
 
 
 @dataclass(frozen=True)
-class KMeansPartitioner(Partitioner):
+class KMeans(Partitioner):
     """Clusters of the features in each level set, found without the labels."""
 
     n_clusters: int = 2
@@ -54,7 +54,7 @@ class KMeansPartitioner(Partitioner):
         return _ClusterPartition(for_each_level_set(self._cluster, rows, generator, n_jobs))
 
     def _cluster(self, rows: LearningRows, seed: int) -> _Assigner | None:
-        from sklearn.cluster import KMeans
+        from sklearn import cluster
         from sklearn.exceptions import ConvergenceWarning
 
         distinct = np.unique(rows.features.matrix, axis=0)
@@ -63,7 +63,7 @@ class KMeansPartitioner(Partitioner):
         with warnings.catch_warnings():
             # fewer clusters than asked for are regions all the same
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = KMeans(self.n_clusters, n_init=1, random_state=seed)
+            model = cluster.KMeans(self.n_clusters, n_init=1, random_state=seed)
             model.fit(rows.features.matrix, sample_weight=rows.weights)
         return _Assigner.of(model, rows.features)
 

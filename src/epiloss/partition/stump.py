@@ -21,7 +21,7 @@ _MUCH_MORE = 1.5  # times what halves explain
 
 
 @dataclass(frozen=True)
-class StumpPartitioner(Partitioner):
+class Stump(Partitioner):
     """One split in each level set, as balanced as can be: two regions, which a diagram shows best.
 
     A column of ties, such as men and women, may part them also in two fifths and three if that explains

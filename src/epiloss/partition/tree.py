@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from epiloss._threads import Workers
 from epiloss._typing import Codes
+from epiloss.errors import OptionError
 from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner
 from epiloss.partition.descriptions import Step
@@ -18,7 +19,7 @@ from epiloss.partition.forest import Forest, grow
 
 
 @dataclass(frozen=True)
-class TreePartitioner(Partitioner):
+class Tree(Partitioner):
     """Trees whose leaves hold at least ``region_ratio`` learning rows.
 
     Bounding their number alone, as scikit-learn's ``max_leaf_nodes`` does, lets them spend leaves on
@@ -31,7 +32,16 @@ class TreePartitioner(Partitioner):
     """
 
     region_ratio: float = 12
-    name: str = "tree"
+    name: str = field(default="tree", repr=False)
+
+    def __post_init__(self) -> None:
+        ratio = self.region_ratio
+        numeric = isinstance(ratio, int | float | np.number) and not isinstance(ratio, bool)
+        if not numeric or not 1 <= ratio < float("inf"):
+            raise OptionError(
+                "region_ratio, the learning rows per region, must be at least 1 and finite, "
+                f"got {ratio!r}. 12 suits most data; the paper uses 30."
+            )
 
     def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
         """Grow one tree in each level set; nothing is left to chance."""

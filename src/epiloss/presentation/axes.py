@@ -43,9 +43,9 @@ def histogram_within(audit: Audit, reach: float, class_name: str | None = None) 
     table = audit.histogram
     if class_name is not None and "class" in table.columns:
         table = table.take(np.flatnonzero(table["class"].astype(str) == class_name))
-    if reach == 1 or audit.evidence is None:
+    if reach == 1 or audit.details is None:
         return table
-    evaluations = audit.evidence.evaluations
+    evaluations = audit.details.evaluations
     names = [str(one.problem.name) for one in evaluations]
     problem = evaluations[0 if class_name is None else names.index(class_name)].problem
     inside = problem.scores <= reach

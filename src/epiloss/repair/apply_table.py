@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss._progress import counted
 from epiloss._typing import Floats
 from epiloss.input.arrays import checked_scores, lacks_score, score_numbers
 from epiloss.input.features import Features, Place
@@ -18,7 +19,6 @@ from epiloss.sources.base import Source
 from epiloss.sources.tables import open_source
 from epiloss.sources.whole_files import column, writing_table
 from epiloss.streaming.passes import placed
-from epiloss.streaming.progress import progress
 from epiloss.streaming.reader import plain_numbers
 
 
@@ -47,7 +47,7 @@ def repair_table(
     fields += [pa.field("row", pa.int64())]
     fields += [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
     n_rows = 0
-    with writing_table(output, pa.schema(fields)) as write, progress("repair", source.n_rows) as advance:
+    with writing_table(output, pa.schema(fields)) as write, counted("repair", source.n_rows) as advance:
         for part in source.parts:
             batches = part.batches(list(dict.fromkeys([*scores, *learned])))
             for batch, _, at in placed(batches, part.name, part.first_row):
@@ -71,7 +71,7 @@ def _repaired(
     better = np.full(given.shape, np.nan)
     if len(rows):
         scores, _ = checked_scores(given[rows], replace(at, rows=rows), names, logits=logits)
-        better[rows] = repair.predict(Features.read(X).take(rows), scores)
+        better[rows] = repair.predict(scores, Features.read(X).take(rows))
     return [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
 
 

@@ -21,7 +21,7 @@ from epiloss.estimation.crossfit.learners import Regressor, resolve_learner
 from epiloss.input.arrays import read_scores
 from epiloss.input.checks import read_problem
 from epiloss.input.features import Features
-from epiloss.input.problem import Problem
+from epiloss.input.problem import Problem, Reading
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
 from epiloss.scoring import resolve_rule
@@ -54,8 +54,8 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
     >>> from epiloss.simulate import Sigmoid
     >>> problem = Sigmoid(perturbation="step")
     >>> sample, fresh = problem.sample(4_000), problem.sample(4_000, random_state=1)
-    >>> repair = RegionRecalibrator().fit(sample.X, sample.y, sample.scores)
-    >>> better = repair.predict(fresh.X, fresh.scores)
+    >>> repair = RegionRecalibrator().fit(sample.y, sample.scores, sample.X)
+    >>> better = repair.predict(fresh.scores, fresh.X)
     >>> bool(np.mean((better - fresh.q) ** 2) < 0.3 * np.mean((fresh.scores - fresh.q) ** 2))
     True
     """
@@ -83,27 +83,27 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
     def fit(
         self,
+        y_true: Any,
+        y_prob: Any,
         X: Any,
-        y: Any,
-        scores: Any,
         *,
         sample_weight: Any = None,
+        clusters: Any = None,
         pos_label: Any = None,
         classes: Any = None,
+        drop_missing: bool = False,
+        logits: bool = False,
     ) -> RegionRecalibrator:
-        """Learn from features, labels and the scores that some classifier gave them."""
-        n_columns = 1 if np.ndim(scores) == 1 else np.shape(scores)[1]
-        problem = read_problem(
-            y,
-            scores,
-            X,
-            task="binary" if n_columns <= 2 else "classwise",
-            groups=None,
-            sample_weight=sample_weight,
-            pos_label=pos_label,
-            classes=classes,
-        )
-        return self.fit_problem(problem)
+        """Learn from labels, the scores that some classifier gave, and features.
+
+        ``pos_label``, ``classes``, ``drop_missing`` and ``logits`` are as in :func:`epiloss.audit`;
+        rows of one cluster are never divided between learning and evaluating.
+        """
+        n_columns = 1 if np.ndim(y_prob) == 1 else np.shape(y_prob)[1]
+        task = "binary" if n_columns <= 2 else "classwise"
+        reading = Reading(task, pos_label, classes, drop_missing, logits)
+        rows = {"sample_weight": sample_weight, "clusters": clusters}
+        return self.fit_problem(read_problem(y_true, y_prob, X, reading, **rows))
 
     def fit_problem(self, problem: Problem) -> RegionRecalibrator:
         """Learn from what has been checked already."""
@@ -114,19 +114,24 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         self.features_in_ = problem.features.description()
         self.classes_ = np.array(problem.classes)
         self.positive_ = problem.positive
-        scores = [Rows(problem.features, *one, problem.weights) for one in _one_by_one(problem)]
+        rows = (problem.weights, problem.clusters)
+        scores = [Rows(problem.features, *one, *rows) for one in _one_by_one(problem)]
         self.repairs_ = fit_repairs(scores, plan, generator)
         return self
 
-    def predict(self, X: Any, scores: Any) -> Floats:
-        """Return the repaired scores: one column for one column, a row of classes for a row."""
+    def predict(self, y_prob: Any, X: Any, *, logits: bool = False) -> Floats:
+        """Return the repaired scores: one column for one column, a row of classes for a row.
+
+        ``X`` must have the columns that the repair learned from; others, such as identifiers, are
+        ignored.
+        """
         if not hasattr(self, "repairs_"):
-            raise OptionError("this repair has learned nothing yet. Call fit(X, y, scores) first.")
-        given = read_scores(scores)
+            raise OptionError("this repair has learned nothing yet. Call fit(y_true, y_prob, X) first.")
+        given = read_scores(y_prob, logits=logits)
         features = Features.read(X).like(self.features_in_)
         if features.n_rows != len(given):
             raise DataError(
-                f"X and scores must have one row each, got {features.n_rows} and {len(given)} rows."
+                f"y_prob and X must have one row each, got {len(given)} and {features.n_rows} rows."
             )
         return repaired(self.repairs_, self.positive_, features, given)
 
@@ -236,13 +241,13 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
                 setattr(self, told, getattr(self.estimator_, told))
         recalibrator = RegionRecalibrator() if self.recalibrator is None else self.recalibrator
         self.recalibrator_ = fresh(recalibrator, seed % 2**31)
-        self.recalibrator_.fit(X, y, scores, classes=list(self.classes_))
+        self.recalibrator_.fit(y, scores, X, classes=list(self.classes_))
         return self
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the repaired probabilities of each class."""
         check_is_fitted(self)
-        return np.asarray(self.recalibrator_.predict(X, self.estimator_.predict_proba(X)), float)
+        return np.asarray(self.recalibrator_.predict(self.estimator_.predict_proba(X), X), float)
 
     def predict(self, X: Any) -> Any:
         """Return the class of the largest repaired probability."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from epiloss._json import SCHEMA, SavedAsJson, for_json
 from epiloss._random import stream
@@ -13,7 +14,7 @@ from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.differences import LOSSES, paired_difference
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import measured
+from epiloss.auditing.run import audit_problem
 from epiloss.errors import DataError, OptionError
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import Problem
@@ -55,7 +56,7 @@ class RepairResult(SavedAsJson):
         return plain
 
     def __str__(self) -> str:
-        level = f"[{percent(self.before.options['level'])} interval]"
+        level = f"[{percent(self.before.confidence_level)} interval]"
         spec = loss_spec(*(one.score.value for one in (self.before, self.after)))
         wide = 5 + digits_of(spec)
         lines = [
@@ -81,29 +82,27 @@ def repair_audit(
     result: Audit, recalibrator: RegionRecalibrator | None = None, part: float = 0.5
 ) -> RepairResult:
     """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
-    evidence = result.evidence
-    if evidence is None or evidence.problem.features is None:
+    details = result.details
+    if details is None or details.problem.features is None:
         raise OptionError("to repair, an audit needs its rows and X. Audit with X.")
     if not 0 < part < 1:
         raise OptionError(
             f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
         )
-    problem, options, rule = evidence.problem, result.options, evidence.rule
-    recalibrator = RegionRecalibrator(rule=rule) if recalibrator is None else recalibrator
-    learn, fresh = _parts(problem, part, stream(options["random_state"], "repair"))
-    recalibrator.fit_problem(problem.take(learn))
+    problem, options = details.problem, replace(details.options, recalibrate=None)
+    repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
+    learn, fresh = _parts(problem, part, stream(options.seed, "repair"))
+    repair.fit_problem(problem.take(learn))
     given = problem.take(fresh)
     if given.task == "top-label":  # of the same class before and after, whichever is then the top one
         given = replace(given, claimed=given.scores.argmax(axis=1))
     assert given.features is not None
-    scores = repaired(recalibrator.repairs_, recalibrator.positive_, given.features, given.scores)
-    plan = replace(evidence.plan, recalibrate=None)
+    scores = repaired(repair.repairs_, repair.positive_, given.features, given.scores)
     before, after = (
-        measured(one, plan, rule, {**options, "recalibrate": None}, evidence.display)
-        for one in (given, replace(given, scores=scores))
+        audit_problem(one, options, details.display) for one in (given, replace(given, scores=scores))
     )
     differences = {name: paired_difference(after, before, name) for name in LOSSES}
-    return RepairResult(before, after, differences, _numbers(given), scores, recalibrator)
+    return RepairResult(before, after, differences, _numbers(given), scores, repair)
 
 
 def _numbers(problem: Problem) -> Codes:

@@ -42,11 +42,14 @@ class Rows:
     scores: Floats
     labels: Floats
     weights: Floats | None
+    clusters: Codes | None = None
 
     def take(self, rows: Codes) -> Rows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.features.take(rows), self.scores[rows], self.labels[rows], weights)
+        clusters = None if self.clusters is None else self.clusters[rows]
+        some = (self.scores[rows], self.labels[rows])
+        return Rows(self.features.take(rows), *some, weights, clusters)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ def fit_repairs(
     n = len(scores[0].labels)
     if n < 2 * _FOLDS or any(one.labels.min() == one.labels.max() for one in scores):
         return [BinaryRepair(None, ()) for _ in scores]
-    fold = generator.permutation(n) % _FOLDS
+    clusters = scores[0].clusters
+    unit = np.arange(n) if clusters is None else clusters
+    fold = (generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit]
     fit = _boosted if plan.method == "boosted" else _regional
     with limited_threads(openmp=True):
         found = [fit(one, plan, fold, generator) for one in scores]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +16,12 @@ from epiloss._files import replacing
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.region_stats import FIELDS
 from epiloss.sources.arrow import arrow
-from epiloss.streaming.passes import (
-    KEY,
-    ROW,
-    Census,
-    Pass,
-    PassResult,
-    Survey,
-    TakeTally,
-    Tally,
-)
+from epiloss.streaming.census import Census
+from epiloss.streaming.passes import Pass, PassResult
 from epiloss.streaming.score_cells import cell_shape
 from epiloss.streaming.score_pass import ScoreSum
+from epiloss.streaming.survey import KEY, ROW, Survey
+from epiloss.streaming.tally import TakeTally, Tally
 
 _REST = 20  # writing takes at most one part in so many of the time
 _MOST_REGIONS = 2**24
@@ -39,7 +35,7 @@ class Checkpoint:
     ``run`` is what the results depend on beside the parts: the options.
     """
 
-    def __init__(self, folder: str | Path, run: Mapping[str, Any]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
         self._folder = Path(folder)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -146,18 +142,22 @@ def check_kept(work: Pass[Any], result: PassResult) -> None:
     else:
         assert isinstance(result, Tally)
         assert isinstance(work, TakeTally)
-        whole = len(result.stats) == len(work.frozen)
-        for one, frozen in zip(result.stats, work.frozen, strict=True):
+        n_columns = len(work.reader.subgroups)
+        whole = len(result.stats) == len(work.learned)
+        whole &= len(result.by_subgroup) == n_columns * len(work.learned)
+        without = [replace(one, partition=None) for one in work.learned for _ in range(n_columns)]
+        every = (*result.stats, *result.by_subgroup)
+        for one, learned in zip(every, (*work.learned, *without), strict=True):
             whole &= one.sums.shape == (2, len(FIELDS), len(one.region)) and len(one.level_set) > 0
             whole &= one.level_set.shape == one.region.shape and bool(
                 (one.level_set >= 0).all()
-                and (one.level_set < frozen.n_level_sets).all()
+                and (one.level_set < learned.n_level_sets).all()
                 and (one.region >= 0).all()
                 and (one.region < _MOST_REGIONS).all()
             )
-            if frozen.partition is not None:
+            if learned.partition is not None:
                 for place, region in zip(one.level_set.tolist(), one.region.tolist(), strict=True):
-                    frozen.partition.path(place, region)  # which tells of regions that are not there
+                    learned.partition.path(place, region)  # which tells of regions that are not there
     if not whole or not all(type(n) is int and 0 <= n < 2**53 for n in counts):
         raise ValueError("its numbers are those of no run")
 

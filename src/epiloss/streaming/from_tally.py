@@ -7,7 +7,7 @@ sample, and holds for the rows that were only counted as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,103 +16,106 @@ import numpy as np
 from epiloss._random import stream
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import recalibrated_audit, regions_named
+from epiloss.auditing.run import recalibrated_audit
 from epiloss.auditing.summary import summarise
-from epiloss.calibration.level_sets import resolve_level_sets
-from epiloss.errors import DataError
+from epiloss.errors import DataError, Remark
 from epiloss.estimation.crossfit.bound import CrossfitBound
 from epiloss.estimation.crossfit.run import crossfit
 from epiloss.estimation.influence import Influence, RowTerms, cell_of
-from epiloss.estimation.learned import Frozen
+from epiloss.estimation.learned import Learned, learn_regions, level_sets_of
+from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import (
     Evaluation,
-    Placed,
     evaluation_of,
     fold_result,
     score_histogram,
 )
-from epiloss.estimation.planning import Plan
 from epiloss.estimation.region_stats import RegionStats
+from epiloss.input.problem import Problem
 from epiloss.input.row_display import Display
 from epiloss.input.tasks import BinaryProblem, binary_problems
-from epiloss.partition.base import LearningRows
-from epiloss.scoring import ScoringRule
-from epiloss.streaming.passes import Survey, Tally
 from epiloss.streaming.sampling import Sample
+from epiloss.streaming.survey import Survey
+from epiloss.streaming.tally import Tally
 
 
-def freeze(
-    sample: Sample, survey: Survey, plan: Plan, rule: ScoringRule, seed: int, limit: int
-) -> tuple[tuple[Frozen, ...], Codes]:
+def learn_from_sample(
+    sample: Sample, survey: Survey, options: Options, limit: int
+) -> tuple[tuple[Learned, ...], Codes]:
     """Learn level sets, curves and regions; return them, and the rows that the regions are learned on.
 
     ``limit`` is the largest key of the sample. The rows that learn are those with the smallest keys,
     so that equal rows are all on one side.
     """
-    learners = np.flatnonzero(sample.keys < np.uint64(int(plan.split * limit)))
-    learns = sample.problem.features is not None and sample.problem.groups is None
+    learners = np.flatnonzero(sample.keys < np.uint64(int(options.split * limit)))
+    learns = sample.problem.features is not None
     if not learns:
         learners = learners[:0]
     elif not 0 < len(learners) < len(sample.keys):
         raise DataError(
             f"{len(sample.keys)} sampled rows are too few to learn regions on some. Give more memory."
         )
-    trees = stream(seed, "trees")
-    frozen = []
-    for binary, cells in zip(binary_problems(sample.problem, rule), survey.cells, strict=True):
-        level_sets = resolve_level_sets(plan.bins, plan.binning, binary.scores, binary.weights)
-        curves = cells.curves(plan.curve, survey.n_rows)
-        partition = None
-        if learns:
-            rows = _taken(binary, learners)
-            assert rows.features is not None  # so ``learns`` says
-            learning = LearningRows(
-                rows.features,
-                rows.labels,
-                level_sets.assign(rows.scores),
-                level_sets.n_level_sets,
-                rows.weights,
-                rows.rule,
-            )
-            partition = plan.partitioner.fit(learning, trees, None)
-        frozen.append(Frozen(binary.rule, level_sets, curves, partition))
-    return tuple(frozen), learners
+    trees = stream(options.seed, "trees")
+    in_place = replace(options, n_jobs=None)  # its processes are for the passes
+    learned = []
+    binaries = binary_problems(sample.problem, options.rule)
+    for binary, cells in zip(binaries, survey.cells, strict=True):
+        level_sets = level_sets_of(binary, options)
+        curves = cells.curves(options.curve, survey.n_rows)
+        rows = binary.take(learners)
+        level_set = level_sets.assign(rows.scores)
+        partition = learn_regions(rows, level_set, level_sets.n_level_sets, in_place, trees)
+        learned.append(Learned(level_sets, curves, partition))
+    return tuple(learned), learners
 
 
 def audit_of_tally(
     sample: Sample,
-    frozen: Sequence[Frozen],
+    learned: Sequence[Learned],
     learners: Codes,
     tally: Tally,
-    plan: Plan,
-    rule: ScoringRule,
-    options: Mapping[str, Any],
+    options: Options,
     display: Display | None,
 ) -> Audit:
     """Return the audit of all rows."""
-    seed, level = options["random_state"], options["level"]
-    options = {**options, "partition": regions_named(sample.problem, plan)}
-    binaries = binary_problems(sample.problem, rule)
+    binaries = binary_problems(sample.problem, options.rule)
     evaluations = [
         _evaluated(binary, one, learners, stats, tally.n_rows)
-        for binary, one, stats in zip(binaries, frozen, tally.stats, strict=True)
+        for binary, one, stats in zip(binaries, learned, tally.stats, strict=True)
     ]
     bounds: list[CrossfitBound | None] = []
-    if options["method"] == "crossfit":  # by default the bound that rests on all rows
-        bounds = [_padded(crossfit(one, plan, seed, level)) for one in binaries]
+    if options.wants_crossfit:
+        bounds = [_padded(crossfit(one, options)) for one in binaries]
     after = None
-    if plan.recalibrate is not None:
-        after = recalibrated_audit(sample.problem, binaries, plan, rule, options)
-    problem = replace(
-        sample.problem,
-        warnings=(*sample.problem.warnings, *_remarks(sample, learners, tally.n_rows, bounds, after)),
-    )
-    return summarise(problem, rule, evaluations, bounds, options, after, plan, display)
+    if options.recalibrate is not None:
+        after = recalibrated_audit(sample.problem, binaries, options)
+    remarks = _remarks(sample, learners, tally.n_rows, bounds, after)
+    problem = sample.problem.remarking(*remarks)
+    by_subgroup = _by_subgroup(sample.problem, learned, tally, options)
+    return summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
+
+
+def _by_subgroup(
+    problem: Problem, learned: Sequence[Learned], tally: Tally, options: Options
+) -> dict[str, Audit]:
+    """Return the audit of all rows by each column of subgroups."""
+    names, audits = list(problem.subgroups), {}
+    for place, name in enumerate(names):
+        some = problem.by_subgroup(name)
+        stats = tally.by_subgroup[place :: len(names)]
+        evaluations = [
+            _evaluated(binary, replace(one, partition=None), np.arange(0), part, tally.n_rows)
+            for binary, one, part in zip(
+                binary_problems(some, options.rule), learned, stats, strict=True
+            )
+        ]
+        audits[name] = summarise(some, replace(options, recalibrate=None), evaluations, [], None)
+    return audits
 
 
 def _remarks(
     sample: Sample, learners: Codes, n_rows: int, bounds: Sequence[Any], after: Audit | None
-) -> list[str]:
+) -> list[Remark]:
     """Say what rests on how many rows."""
     n_sample = len(sample.keys)
     learned = f"regions were learned on {len(learners):,} rows of it, " if len(learners) else ""
@@ -122,25 +125,23 @@ def _remarks(
     if after is not None:
         some += ", and what recalibration would do,"
     kept = f"of {n_rows:,} rows, all of them counted, a sample of {n_sample:,} was kept"
-    return [f"{kept}: {learned}{some} rest on it."]
+    return [Remark("sampled", f"{kept}: {learned}{some} rest on it.")]
 
 
 def _evaluated(
-    problem: BinaryProblem, frozen: Frozen, learners: Codes, stats: RegionStats, n_rows: int
+    problem: BinaryProblem, learned: Learned, learners: Codes, stats: RegionStats, n_rows: int
 ) -> Evaluation:
     """Return the losses of the rows that did not learn, from the sums of all rows."""
     base_rate = float(stats["label"].sum() / stats["weight"].sum())
     if len(learners):
-        stats = stats.without(frozen.stats(_taken(problem, learners)))
+        stats = stats.without(learned.place(problem.take(learners)).stats())
     rows = np.setdiff1d(np.arange(len(problem.labels)), learners, assume_unique=True)
-    some = _taken(problem, rows)
-    level_set, region, curves = frozen.placed(some)
-    cell = cell_of(stats, level_set, region)
-    placed = Placed(rows, level_set, cell, some.scores, some.labels, some.weights, curves)
-    fold = fold_result(problem, placed, stats, frozen.partition)
+    placed = learned.place(problem.take(rows))
+    cells = cell_of(stats, placed.level_set, placed.region)
+    fold = fold_result(rows, placed, stats, cells, learned.partition)
     fold = replace(fold, terms=_sampled(fold.terms, stats))
     levels = fold.stats.compute(problem.rule)
-    evaluation = evaluation_of(problem, levels, [[fold]], frozen.level_sets.edges)
+    evaluation = evaluation_of(problem, levels, [[fold]], learned.level_sets.edges)
     histogram = score_histogram(problem.scores, problem.weights)
     return replace(
         evaluation,
@@ -183,18 +184,3 @@ def _padded(bound: CrossfitBound | None) -> CrossfitBound | None:
     own: Influence = bound.influence
     zeros = np.zeros_like(own.contribution)
     return replace(bound, influence=replace(own, contribution=np.concatenate([own.contribution, zeros])))
-
-
-def _taken(problem: BinaryProblem, rows: Codes) -> BinaryProblem:
-    def some(values: Any) -> Any:
-        return None if values is None else values[rows]
-
-    features = None if problem.features is None else problem.features.take(rows)
-    return replace(
-        problem,
-        scores=problem.scores[rows],
-        labels=problem.labels[rows],
-        features=features,
-        groups=some(problem.groups),
-        weights=some(problem.weights),
-    )

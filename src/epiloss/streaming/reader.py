@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._typing import Codes, Floats
-from epiloss.errors import DataError, OptionError, printable
+from epiloss.errors import OptionError, printable
 from epiloss.input.arrays import (
     checked_scores,
     from_one_hot,
@@ -25,146 +25,19 @@ from epiloss.input.arrays import (
 from epiloss.input.checks import columns_of_task, counts, scaled_weights
 from epiloss.input.features import Place
 from epiloss.input.problem import Groups, Problem
+from epiloss.input.subgroups import all_combinations
 from epiloss.sources.arrow import (
-    IDENTIFIER,
-    INDEX,
     FeatureColumns,
     arrow,
     encoded,
     is_list,
     is_text,
     key_numbers,
-    mark_of,
     read_codes,
     read_matrix,
     read_numbers,
 )
-from epiloss.sources.whole_files import column
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The columns of the data, by the part they play."""
-
-    label: str
-    scores: tuple[str, ...]
-    features: tuple[str, ...]
-    weight: str | None = None
-    groups: str | None = None
-    clusters: str | None = None
-    row_id: str | None = None
-    display: tuple[str, ...] = ()
-    identifiers: tuple[str, ...] = ()  # that the data themselves mark as such
-
-    @property
-    def census(self) -> list[str]:
-        """The columns that say who is there: labels, weights and groups."""
-        return _named(self.label, self.weight, self.groups)
-
-    @property
-    def survey(self) -> list[str]:
-        """All columns that are used."""
-        return _named(*self.tally, self.clusters, self.row_id, *self.display)
-
-    @property
-    def tally(self) -> list[str]:
-        """The columns that are added up."""
-        return _named(self.label, *self.scores, *self.features, self.weight, self.groups)
-
-
-def _named(*names: str | None) -> list[str]:
-    return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def choose_roles(
-    schema: Any,
-    *,
-    label: str,
-    scores: Sequence[str],
-    features: Sequence[str] | None,
-    exclude: Sequence[str],
-    display: Sequence[str],
-    **others: str | None,
-) -> Roles:
-    """Find the columns, or say which there are; by default all that have no other use are features.
-
-    Columns that the data mark as identifiers or as an index are shown, and are no features.
-    """
-    for option, names in {"y_prob": scores, "features": features or ()}.items():
-        if label in names:
-            raise OptionError(
-                printable(f"{option} must not name the column of the labels, got {label!r}.")
-            )
-    for option, name in others.items():
-        if name is not None and name == label and option != "row_id":
-            raise OptionError(
-                printable(f"{option} must not name the column of the labels, got {label!r}.")
-            )
-    known = dict.fromkeys(schema.names)
-    repeated = [name for name in schema.names if schema.names.count(name) > 1]
-    if repeated:
-        raise DataError(
-            printable(
-                f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
-            )
-        )
-    options = {"y_true": [label], "y_prob": scores, "features": features or (), "exclude": exclude}
-    options |= {"display": display}
-    options |= {name: [one] for name, one in others.items() if one is not None}
-    for option, names in options.items():
-        for name in names:
-            column(known, name, option)
-    marked = [one.name for one in schema if mark_of(one) in (IDENTIFIER, INDEX)]
-    named = {label, *scores, *exclude, *(features or ()), *filter(None, others.values())}
-    identifiers = [name for name in marked if name not in named]
-    used = {label, *scores, *exclude, *display, *identifiers, *filter(None, others.values())}
-    if features is None:
-        features = [name for name in schema.names if name not in used]
-    weight, groups = others.get("sample_weight"), others.get("groups")
-    return Roles(
-        label=label,
-        scores=tuple(scores),
-        features=() if groups is not None else tuple(features),
-        weight=weight,
-        groups=groups,
-        clusters=others.get("clusters"),
-        row_id=others.get("row_id"),
-        display=tuple(display) or tuple(identifiers),
-        identifiers=tuple(identifiers),
-    )
-
-
-def check_types(schema: Any, roles: Roles) -> None:
-    """Refuse labels, scores and weights of types that they cannot have, before any row is read."""
-    types = arrow().types
-
-    def is_number(kind: Any) -> bool:
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
-
-    def plain(name: str) -> Any:
-        kind = schema.field(name).type
-        return kind.value_type if types.is_dictionary(kind) else kind
-
-    kind = plain(roles.label)
-    if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
-        raise DataError(
-            printable(
-                f"labels must be numbers, truth values or texts, got {kind} in column {roles.label!r}. "
-                "Convert them first."
-            )
-        )
-    for name in (*roles.scores, *_named(roles.weight)):
-        kind = plain(name)
-        if is_text(kind):
-            continue  # the first of these is shown when it is read
-        if not (is_number(kind) or types.is_boolean(kind) or (is_list(kind) and name in roles.scores)):
-            what = "weights" if name == roles.weight else "scores"
-            raise DataError(
-                printable(
-                    f"{what} must be numbers, got {kind} in column {name!r}. Convert them first, or "
-                    "name another column."
-                )
-            )
+from epiloss.streaming.roles import Roles
 
 
 @dataclass(frozen=True)
@@ -178,7 +51,7 @@ class Reader:
     classes: tuple[Any, ...]
     positive: int
     largest_weight: float | None
-    groups: tuple[str, ...] | None
+    subgroups: Mapping[str, tuple[str, ...]]  # the names that occur, by column
     drop_missing: bool
     logits: bool
 
@@ -201,6 +74,8 @@ class Reader:
             raw = read_weights(plain_numbers(batch.column(roles.weight)), at, [roles.weight])
             weights = scaled_weights(raw, self.largest_weight)
             counted &= counts(weights)
+        subgroups = self._subgroups(batch)
+        given_regions = bool(subgroups) and not self.columns.columns
         problem = Problem(
             self.task,
             self.classes,
@@ -208,10 +83,11 @@ class Reader:
             labels,
             columns_of_task(given, self.task, self.positive),
             self.columns.read(batch) if features and self.columns.columns else None,
-            self._groups(batch),
+            all_combinations(subgroups) if given_regions else None,
             weights,
             self._clusters(batch) if features else None,
             (),
+            subgroups=subgroups,
         )
         return problem if counted.all() else problem.take(np.flatnonzero(counted))
 
@@ -255,12 +131,13 @@ class Reader:
             raise missing_labels(codes < 0, at, [self.roles.label])
         return codes
 
-    def _groups(self, batch: Any) -> Groups | None:
-        if self.roles.groups is None or self.groups is None:
-            return None
-        names, places = named_groups(batch.column(self.roles.groups))
-        codes = np.searchsorted(np.array(self.groups), names)[places]
-        return Groups(codes.astype(np.int64), self.groups)
+    def _subgroups(self, batch: Any) -> dict[str, Groups]:
+        found = {}
+        for column, known in self.subgroups.items():
+            names, places = named_groups(batch.column(column))
+            codes = np.searchsorted(np.array(known), names)[places]
+            found[column] = Groups(codes.astype(np.int64), known)
+        return found
 
     def _clusters(self, batch: Any) -> Codes | None:
         if self.roles.clusters is None:
@@ -286,8 +163,7 @@ class Reader:
         else:
             given = scores[:, None] if scores.ndim == 1 else scores
             values = [*np.ascontiguousarray(given.T), *features]
-            if self.roles.groups is not None:
-                values.append(key_numbers(batch.column(self.roles.groups)))
+            values += [key_numbers(batch.column(name)) for name in self.roles.subgroups]
         keys: NDArray[np.uint64] = kernel().row_keys(values)
         return keys
 
@@ -317,7 +193,7 @@ def named_groups(values: Any) -> tuple[NDArray[Any], Codes]:
     distinct, places = encoded(values)
     given = np.empty(len(distinct) + 1, object)
     given[:-1] = distinct
-    return group_names(given, "groups"), places
+    return group_names(given, "subgroups"), places
 
 
 def reader(
@@ -329,14 +205,14 @@ def reader(
     classes: tuple[Any, ...],
     positive: int,
     largest_weight: float | None,
-    groups: tuple[str, ...] | None,
+    subgroups: Mapping[str, tuple[str, ...]],
     drop_missing: bool,
     logits: bool,
 ) -> Reader:
     """Return a reader for data of a schema."""
     columns = FeatureColumns.of(schema, roles.features, widths)
     width = score_width(schema, roles, widths)
-    known = (task, classes, positive, largest_weight, groups, drop_missing, logits)
+    known = (task, classes, positive, largest_weight, subgroups, drop_missing, logits)
     return Reader(roles, columns, width, *known)
 
 
@@ -346,7 +222,7 @@ def score_width(schema: Any, roles: Roles, widths: Mapping[str, int]) -> int:
     if lists and len(roles.scores) > 1:
         raise OptionError(
             printable(
-                f"y_prob must name one column of lists or several of numbers, got {lists[0]!r} among "
+                f"score must name one column of lists or several of numbers, got {lists[0]!r} among "
                 f"{len(roles.scores)} columns. Name it alone."
             )
         )

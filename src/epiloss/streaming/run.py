@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -9,42 +10,30 @@ from typing import Any
 
 import numpy as np
 
+from epiloss._progress import counted
+from epiloss._threads import limited_threads
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import measured
-from epiloss.errors import DataError, OptionError, RowsError
-from epiloss.estimation.planning import Plan
-from epiloss.input.checks import (
-    clipped_remark,
-    dropped_remark,
-    remarks_on,
-    task_and_remarks,
-    weightless_remarks,
-    without_equal_weights,
-)
+from epiloss.auditing.run import audit_problem
+from epiloss.errors import DataError, OptionError, Remark, RowsError
+from epiloss.estimation.options import Options, read_options
+from epiloss.input.checks import task_and_remarks, without_equal_weights
 from epiloss.input.labels import encode_labels, label_named, positive_class, read_classes
 from epiloss.input.pandas_metadata import index_remark
-from epiloss.input.problem import OneClassError
+from epiloss.input.problem import OneClassError, Reading
+from epiloss.input.remarks import clipped_remark, dropped_remark, remarks_on, weightless_remarks
 from epiloss.input.row_display import Display
-from epiloss.scoring import ScoringRule
 from epiloss.sources.arrow import INDEX, mark_of
 from epiloss.sources.base import Source
 from epiloss.sources.files import FilePart
 from epiloss.sources.tables import SparkPart, open_source
+from epiloss.streaming.census import Census, TakeCensus
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.engines import Engine, resolve_engine
 from epiloss.streaming.engines.base import Task
-from epiloss.streaming.from_tally import audit_of_tally, freeze
-from epiloss.streaming.passes import (
-    Census,
-    Pass,
-    PassResult,
-    Survey,
-    TakeCensus,
-    TakeSurvey,
-    TakeTally,
-)
-from epiloss.streaming.progress import progress
-from epiloss.streaming.reader import Reader, Roles, check_types, choose_roles, reader, score_width
+from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample
+from epiloss.streaming.passes import Pass, PassResult
+from epiloss.streaming.reader import Reader, reader, score_width
+from epiloss.streaming.roles import Roles, check_types, choose_roles
 from epiloss.streaming.sampling import (
     Sample,
     capacity,
@@ -57,101 +46,156 @@ from epiloss.streaming.sampling import (
     without_named_columns,
 )
 from epiloss.streaming.score_pass import ScoreSum, TakeScore
+from epiloss.streaming.survey import Survey, TakeSurvey
+from epiloss.streaming.tally import TakeTally
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the user names: columns of the data, and what they mean."""
+    """The columns that the user names, by what they are for."""
 
     label: str
-    scores: Sequence[str]
-    features: Sequence[str] | None
-    exclude: Sequence[str]
-    groups: str | None
+    scores: tuple[str, ...]
+    features: tuple[str, ...] | None
+    exclude: tuple[str, ...]
+    subgroups: tuple[str, ...]
     sample_weight: str | None
     clusters: str | None
     row_id: str | None
-    display: Sequence[str]
-    task: str | None
-    pos_label: Any
-    classes: Sequence[Any] | None
-    drop_missing: bool
-    logits: bool
+    display: tuple[str, ...]
 
 
-def named_columns(X: Any, *, label: str, scores: Any, display: Any, **others: Any) -> Columns:
-    """Check that everything is given by name, and X is there."""
-    if X is None:
-        raise OptionError(
-            f"with labels named ({label!r}), X must be the files or the table that has them, got None."
-        )
-    names = [scores] if isinstance(scores, str) else scores
-    for option in ("features", "exclude"):
-        if isinstance(others[option], str):
-            others[option] = [others[option]]
-    shown = [display] if isinstance(display, str) else () if display is None else display
-    for option, given in {"y_prob": names, "display": shown}.items():
-        if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
-            raise OptionError(
-                f"with labels named ({label!r}), {option} must name columns too, got "
-                f"{type(given).__name__}. Pass arrays for all, or names for all."
-            )
-    if not names:
-        raise OptionError("y_prob must name at least one column of scores, got none.")
-    for option in ("groups", "sample_weight", "clusters", "row_id"):
-        if not isinstance(others[option], str | None):
-            raise OptionError(
-                f"with labels named ({label!r}), {option} must name a column too, got "
-                f"{type(others[option]).__name__}. Pass arrays for all, or names for all."
-            )
-    return Columns(label=label, scores=tuple(names), display=tuple(shown), **others)
-
-
-def audit_stream(
-    X: Any,
-    columns: Columns,
-    plan: Plan,
-    rule: ScoringRule,
-    options: Mapping[str, Any],
+@limited_threads()
+def audit_table(
+    source: Any,
     *,
-    engine: Any,
-    memory: int | float | str,
-    checkpoint: Any,
+    label: str,
+    score: str | Sequence[str],
+    features: str | Sequence[str] | None = None,
+    exclude: str | Sequence[str] = (),
+    subgroups: str | Sequence[str] = (),
+    sample_weight: str | None = None,
+    clusters: str | None = None,
+    row_id: str | None = None,
+    display: str | Sequence[str] = (),
+    engine: Any = "local",
+    memory: int | float | str = "2GB",
+    checkpoint: str | os.PathLike[str] | None = None,
+    **options: Any,
 ) -> Audit:
-    """Audit files or a table, whose columns are given by name, in at most ``memory`` bytes."""
+    """Audit files or a table, whose columns are given by name; they may be larger than memory.
+
+    The data are read in passes, of which only a sample is kept: regions are learned on a part of it,
+    and all other rows are counted in them.
+
+    Parameters
+    ----------
+    source : path, paths, folder, pattern or table
+        Parquet, CSV (also compressed) or Arrow files; or a pyarrow, pandas, polars, duckdb, Hugging
+        Face, dask or Spark table.
+    label : str
+        Column of labels.
+    score : str or sequence of str
+        Column of scores, or one for each class.
+    features : sequence of str, optional
+        Columns of features; by default all columns without another use.
+    exclude : sequence of str
+        Columns to ignore.
+    subgroups : str or sequence of str
+        Columns of groups that you know, each audited by itself.
+    sample_weight, clusters : str, optional
+        Columns of weights, and of clusters (patients, users) whose rows depend on each other.
+    row_id : str, optional
+        Column that identifies rows; by default they are told apart by score and features.
+    display : str or sequence of str
+        Columns to show of rows in reports.
+    engine : {"local", "memory", "dask", "spark", "ray"}, address, dask Client or SparkSession
+        Where the data are read; the result does not depend on it.
+    memory : int or str
+        Memory limit: it bounds the sample that is kept.
+    checkpoint : path, optional
+        Folder for what the passes have counted so far, from which a killed run continues.
+    **options
+        Further options of :func:`epiloss.audit`. ``n_jobs`` is the number of processes.
+
+    Returns
+    -------
+    Audit
+        As :func:`epiloss.audit`.
+
+    See Also
+    --------
+    audit : the same for arrays and data frames.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> from epiloss.simulate import Sigmoid
+    >>> sample = Sigmoid(perturbation="step").sample(2_000)
+    >>> table = {"y": sample.y, "p": sample.scores, "x0": sample.X[:, 0], "x1": sample.X[:, 1]}
+    >>> import pyarrow
+    >>> result = epiloss.audit_table(pyarrow.table(table), label="y", score="p")
+    >>> result.n_samples
+    2000
+    """
+    own = ("features", "exclude", "subgroups", "sample_weight", "clusters", "row_id", "display")
+    chosen = read_options(options, "audit_table", own)
+    columns = Columns(
+        label=_one_name("label", label),
+        scores=_names("score", score),
+        features=None if features is None else _names("features", features),
+        exclude=_names("exclude", exclude),
+        subgroups=_names("subgroups", subgroups),
+        sample_weight=_optional_name("sample_weight", sample_weight),
+        clusters=_optional_name("clusters", clusters),
+        row_id=_optional_name("row_id", row_id),
+        display=_names("display", display),
+    )
+    if not columns.scores:
+        raise OptionError("score must name at least one column, got none.")
     limit = read_memory(memory)
-    source = open_source(X)
-    roles = _roles(source, columns)
-    if any(isinstance(part, SparkPart) for part in source.parts) and engine in (None, "local"):
+    opened = open_source(source)
+    roles = _roles(opened, columns)
+    if any(isinstance(part, SparkPart) for part in opened.parts) and engine in (None, "local"):
         engine = "spark"
-    kept = None if checkpoint is None else Checkpoint(checkpoint, _run_facts(columns, options, limit))
+    kept = None if checkpoint is None else Checkpoint(checkpoint, _run_facts(columns, chosen, limit))
     with (
-        resolve_engine(engine, plan.n_jobs) as running,
+        resolve_engine(engine, chosen.n_jobs) as running,
         nullcontext() if kept is None else kept.blamed(),
     ):
-        runner = Runner(source, running, kept)
-        return _audited(runner, source, roles, columns, plan, rule, options, limit)
+        runner = Runner(opened, running, kept, chosen.verbose)
+        return _audited(runner, opened, roles, columns, chosen, limit)
+
+
+def _one_name(option: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise OptionError(
+            f"{option} must name a column, got {type(given).__name__}. For arrays use epiloss.audit."
+        )
+    return given
+
+
+def _optional_name(option: str, given: Any) -> str | None:
+    return None if given is None else _one_name(option, given)
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else () if given is None else given
+    if not isinstance(names, list | tuple):
+        return (_one_name(option, given),)
+    return tuple(_one_name(option, name) for name in names)
 
 
 def _roles(source: Source, columns: Columns) -> Roles:
-    roles = choose_roles(
-        source.schema,
-        label=columns.label,
-        scores=columns.scores,
-        features=columns.features,
-        exclude=columns.exclude,
-        display=columns.display,
-        groups=columns.groups,
-        sample_weight=columns.sample_weight,
-        clusters=columns.clusters,
-        row_id=columns.row_id,
-    )
+    roles = choose_roles(source.schema, **vars(columns))
     check_types(source.schema, roles)
     return roles
 
 
-def _run_facts(columns: Columns, options: Mapping[str, Any], memory: int) -> dict[str, Any]:
-    return {"columns": vars(columns), "options": dict(options), "memory": memory}
+def _run_facts(columns: Columns, options: Options, memory: int) -> dict[str, Any]:
+    reading = dict(vars(options.reading))
+    facts = {"columns": vars(columns), "options": options.to_dict(), "memory": memory}
+    return facts | {"rule": options.rule.name, "reading": reading}
 
 
 @dataclass
@@ -161,6 +205,7 @@ class Runner:
     source: Source
     engine: Engine
     checkpoint: Checkpoint | None
+    verbose: bool | None = None
     offsets: Mapping[str, int] | None = None  # the number of each part's first row
 
     def run(self, work: Pass[Any], inputs: str = "", n_rows: int | None = None) -> Any:
@@ -175,7 +220,7 @@ class Runner:
         tasks: list[Task] = [
             (part, offsets.get(identity, 0)) for identity, part in parts.items() if identity not in done
         ]
-        with progress(work.name, n_rows or self.source.n_rows) as advance:
+        with counted(work.name, n_rows or self.source.n_rows, self.verbose) as advance:
             if result is not None:
                 advance(result.n_rows)
             try:
@@ -207,27 +252,20 @@ class Runner:
 
 
 def _audited(
-    runner: Runner,
-    source: Source,
-    roles: Roles,
-    columns: Columns,
-    plan: Plan,
-    rule: ScoringRule,
-    options: Mapping[str, Any],
-    memory: int,
+    runner: Runner, source: Source, roles: Roles, columns: Columns, options: Options, memory: int
 ) -> Audit:
-    census: Census = runner.run(TakeCensus(roles, columns.drop_missing))
+    census: Census = runner.run(TakeCensus(roles, options.reading.drop_missing))
     if census.n_rows == census.n_unlabelled:
         raise no_rows()
     runner.number_rows(census)
-    read, warnings = _reader(source, roles, columns, census)
+    read, remarks = _reader(source, roles, options.reading, census)
+    options.check_task(read.task)
     if len(census.labels) < 2:
-        raise _one_class(runner, TakeScore(read, plan, rule), census)
-    options = {**options, "classes": [str(name) for name in read.classes]}
+        raise _one_class(runner, TakeScore(read, options.rule), census)
     n_rows = census.n_rows - census.n_weightless
     room = capacity(read, memory)
     work = TakeSurvey(
-        read, plan, rule, limit_of(room, n_rows), 2 * room + 100, with_scores=n_rows > room
+        read, options.rule, limit_of(room, n_rows), 2 * room + 100, with_scores=n_rows > room
     )
     survey, again = _surveyed(runner, work, n_rows, room)
     lost = n_rows - survey.n_rows - survey.n_missing
@@ -235,35 +273,42 @@ def _audited(
         raise _changed(n_rows, survey.n_rows + survey.n_missing)
     if survey.n_rows == 0:
         raise no_rows()
-    warnings += [*again, *clipped_remark(survey.n_clipped)]
+    remarks += [*again, *clipped_remark(survey.n_clipped)]
     if survey.n_missing:
-        warnings.append(dropped_remark(survey.n_missing, census.n_rows))
-    warnings += weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))
+        remarks.append(dropped_remark(survey.n_missing, census.n_rows))
+    remarks += weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))
+    sample, read, more = _sample(survey, read, source, columns)
+    problem = sample.problem.remarking(*remarks, *more, *remarks_on(sample.problem))
+    sample = replace(sample, problem=problem)
+    _check_two_classes(sample, census)
+    display = _display(sample, roles)
+    in_place = replace(options, n_jobs=None)
+    if n_rows <= room:
+        return audit_problem(without_equal_weights(problem), options, display)
+    alone = _only_by_sample(read)
+    if alone is not None:
+        text = f"{alone}: audited on a sample of {len(sample.keys):,} of {n_rows:,} rows."
+        return audit_problem(problem.remarking(Remark("sample-only", text)), options, display)
+    learned, learners = learn_from_sample(sample, survey, in_place, work.limit)
+    keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], n_rows])
+    tally = runner.run(TakeTally(read, options.rule, learned), keys, n_rows)
+    if tally.n_rows != survey.n_rows:
+        raise _changed(survey.n_rows, tally.n_rows)
+    return audit_of_tally(sample, learned, learners, tally, options, display)
+
+
+def _sample(
+    survey: Survey, read: Reader, source: Source, columns: Columns
+) -> tuple[Sample, Reader, list[Remark]]:
+    """Return the sample, the reader that knows its categories, and what to remark on its columns."""
     numbered = not any(isinstance(part, SparkPart) for part in source.parts)
     sample, read = read_sample(survey, read, numbered=numbered)
     if all(isinstance(part, FilePart) and part.kind == "csv" for part in source.parts):
         names = {part.name for part in source.parts}
         check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
-    if columns.features is None:
-        sample, read, left_out = without_named_columns(sample, read)
-        warnings += left_out
-    warnings += remarks_on(sample.problem)
-    sample = replace(sample, problem=replace(sample.problem, warnings=tuple(warnings)))
-    _check_two_classes(sample, census)
-    display = _display(sample, roles)
-    if n_rows <= room:
-        return measured(without_equal_weights(sample.problem), plan, rule, options, display)
-    alone = _only_by_sample(read)
-    if alone is not None:
-        remark = f"{alone}: audited on a sample of {len(sample.keys):,} of {n_rows:,} rows."
-        problem = replace(sample.problem, warnings=(*sample.problem.warnings, remark))
-        return measured(problem, plan, rule, options, display)
-    frozen, learners = freeze(sample, survey, plan, rule, options["random_state"], work.limit)
-    keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], n_rows])
-    tally = runner.run(TakeTally(read, plan, rule, frozen), keys, n_rows)
-    if tally.n_rows != survey.n_rows:
-        raise _changed(survey.n_rows, tally.n_rows)
-    return audit_of_tally(sample, frozen, learners, tally, plan, rule, options, display)
+    if columns.features is not None:
+        return sample, read, []
+    return without_named_columns(sample, read)
 
 
 def _changed(before: int, after: int) -> DataError:
@@ -273,22 +318,24 @@ def _changed(before: int, after: int) -> DataError:
     )
 
 
-def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> tuple[Reader, list[str]]:
+def _reader(
+    source: Source, roles: Roles, reading: Reading, census: Census
+) -> tuple[Reader, list[Remark]]:
     """Return the reader for the whole data, and what to remark."""
     width = score_width(source.schema, roles, source.widths)
     n_columns = width or len(roles.scores)
     labels = _whole(census.labels)
     named = read_classes(
-        None if columns.classes is None else [_meant(labels, one) for one in columns.classes],
+        None if reading.classes is None else [_meant(labels, one) for one in reading.classes],
         max(n_columns, 2),
     )
     names = encode_labels(np.array(labels, object), n_columns, named)[0]
-    pos_label = None if columns.pos_label is None else _meant(names, columns.pos_label)
+    pos_label = None if reading.pos_label is None else _meant(names, reading.pos_label)
     positive = positive_class(names, pos_label)
-    task, chosen = task_and_remarks(columns.task, names, n_columns, pos_label, named)
-    warnings = list(source.remarks)
-    warnings += [_left_out(source.schema.field(name)) for name in roles.identifiers]
-    warnings += chosen
+    task, chosen = task_and_remarks(replace(reading, pos_label=pos_label), names, n_columns, named)
+    remarks = [Remark("source", text) for text in source.remarks]
+    remarks += [_left_out(source.schema.field(name)) for name in roles.identifiers]
+    remarks += chosen
     if roles.weight is not None and census.largest_weight == 0:
         raise DataError("weights must not all be 0. Leave sample_weight out for equal weights.")
     read = reader(
@@ -299,18 +346,19 @@ def _reader(source: Source, roles: Roles, columns: Columns, census: Census) -> t
         classes=names,
         positive=positive,
         largest_weight=None if roles.weight is None else census.largest_weight,
-        groups=None if roles.groups is None else tuple(sorted(census.groups)),
-        drop_missing=columns.drop_missing,
-        logits=columns.logits,
+        subgroups={name: tuple(sorted(found)) for name, found in census.subgroups.items()},
+        drop_missing=reading.drop_missing,
+        logits=reading.logits,
     )
-    return read, warnings
+    return read, remarks
 
 
-def _left_out(field: Any) -> str:
+def _left_out(field: Any) -> Remark:
     """Say why a column that the data mark is left out."""
     if mark_of(field) == INDEX:
         return index_remark(field.name)
-    return f"{field.name!r} tells rows apart and is no feature."
+    text = f"column {field.name!r} is an identifier and is not used as a feature."
+    return Remark("identifier-left-out", text)
 
 
 def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:
@@ -332,7 +380,7 @@ def _meant(labels: Sequence[Any], given: Any) -> Any:
     return label_named(labels, given) if isinstance(given, str) and given not in labels else given
 
 
-def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[str]]:
+def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[Remark]]:
     """Draw the sample by what the rows hold; where they repeat too much, by their numbers."""
     survey: Survey = runner.run(work, f"{work.limit}", n_rows)
     if n_rows <= room or not is_uneven(survey, work.limit):
@@ -351,7 +399,8 @@ def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple
             "column that tells rows apart as row_id."
         )
     again: Survey = runner.run(replace(work, by_place=True), f"{work.limit} by place", n_rows)
-    return again, ["rows repeat themselves, so the sample was drawn by their places in the data."]
+    text = "rows repeat themselves, so the sample was drawn by their places in the data."
+    return again, [Remark("sampled-by-place", text)]
 
 
 def _check_two_classes(sample: Sample, census: Census) -> None:

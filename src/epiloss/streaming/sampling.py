@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import FEATURE, DataError, OptionError, RowsError
-from epiloss.input.checks import varied_remarks
+from epiloss.errors import FEATURE, DataError, OptionError, Remark, RowsError
 from epiloss.input.features import Place
 from epiloss.input.problem import Problem
+from epiloss.input.remarks import varied_remarks
 from epiloss.sources.arrow import TEXT, FeatureColumns
-from epiloss.streaming.passes import KEY, KEYS, ROW, Survey
 from epiloss.streaming.reader import Reader
+from epiloss.streaming.survey import KEY, KEYS, ROW, Survey
 
 MOST = 250_000  # rows of a sample, on half of which regions are learned
 _LEAST = 10_000  # rows of a sample; below, the memory is too small
@@ -90,7 +90,7 @@ class Sample:
         return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
 
 
-def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reader, list[str]]:
+def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reader, list[Remark]]:
     """Leave out columns of texts that tell rows apart, as names do."""
     problem = sample.problem
     varied = {} if problem.features is None else problem.features.too_varied()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from epiloss.estimation.planning import Plan
 from epiloss.input.tasks import binary_problems, score_sums
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.passes import Faults, Pass, PassResult, placed
@@ -45,7 +44,6 @@ class TakeScore(Pass[ScoreSum]):
     """Add up the losses of the rows: all that there is to tell of rows of one class."""
 
     reader: Reader
-    plan: Plan
     rule: ScoringRule
     name: ClassVar[str] = "score"
     result: ClassVar[type[PassResult]] = ScoreSum

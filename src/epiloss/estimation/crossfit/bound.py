@@ -190,6 +190,30 @@ def average_bounds(
     return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
 
 
+def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
+    """Return the bound averaged over repeats, which divide the same rows into folds anew.
+
+    They share all rows, so that values, ends of intervals and normal scores are averaged, and none is
+    taken for more certain than the others.
+    """
+    if len(bounds) == 1:
+        return bounds[0]
+
+    def mean(name: str) -> float | None:
+        values = [getattr(bound.estimate, name) for bound in bounds]
+        return None if None in values else float(np.mean(values))
+
+    score = float(np.mean([_normal_score(bound.estimate.pvalue) for bound in bounds]))
+    value = float(np.mean([bound.estimate.value for bound in bounds]))
+    ends = (mean("stderr"), mean("low"), mean("high"))
+    influence = Influence(
+        np.mean([bound.influence.contribution for bound in bounds], axis=0),
+        float(np.mean([bound.influence.beyond for bound in bounds])),
+        float(np.mean([bound.influence.least for bound in bounds])),
+    )
+    return CrossfitBound(Estimate(value, *ends, float(ndtr(-score))), influence)
+
+
 def sum_of_bounds(
     bounds: Sequence[CrossfitBound], level: float, clusters: Codes | None = None
 ) -> CrossfitBound:

@@ -8,48 +8,48 @@ import numpy as np
 
 from epiloss._random import stream
 from epiloss._threads import limited_threads
-from epiloss._typing import Codes, Floats
-from epiloss.calibration.level_sets import resolve_level_sets
+from epiloss._typing import Codes
 from epiloss.estimation.crossfit.bound import (
     CrossfitBound,
-    Directions,
     average_bounds,
     cross_fitted_directions,
     crossfit_bound,
+    mean_of_repeats,
 )
-from epiloss.estimation.planning import Plan, scored_anew, split_folds
+from epiloss.estimation.learned import level_sets_of, scored_anew
+from epiloss.estimation.options import Options
+from epiloss.estimation.splits import split_folds
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
 
 
-def crossfit(problem: BinaryProblem, plan: Plan, seed: int, level: float) -> CrossfitBound | None:
-    """Return the binning-free lower bound for the scores as they are, where there is one."""
+def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
+    """Return the binning-free lower bound for the scores as they are, where there is one.
+
+    With ``repeats`` it is the mean over as many divisions of the rows into folds.
+    """
     everything = np.arange(len(problem.scores))
     if not _is_possible(problem, everything):
         return None
-    directions = _directions(problem, plan, problem.scores, everything, stream(seed, "crossfit"))
-    return crossfit_bound(directions, level, problem.clusters, sharing=plan.learner.sharing)
+    generator = stream(options.seed, "crossfit")
+    bounds = [_bound(problem, options, everything, generator) for _ in range(options.repeats)]
+    return mean_of_repeats(bounds)
 
 
-def crossfit_recalibrated(
-    problem: BinaryProblem, plan: Plan, seed: int, level: float
-) -> CrossfitBound | None:
+def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
     """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
-    raw_levels = resolve_level_sets(plan.bins, plan.binning, problem.scores, problem.weights)
-    repeats = split_folds(problem, plan, raw_levels.assign(problem.scores), stream(seed, "splits"))
+    level_set = level_sets_of(problem, options).assign(problem.scores)
+    repeats = split_folds(problem, options, level_set, stream(options.seed, "splits"))
     folds = list(chain.from_iterable(repeats))
     if not all(_is_possible(problem, fold.evaluate) for fold in folds):
         return None
-    curves, generator = stream(seed, "curves"), stream(seed, "crossfit")
+    curves, generator = stream(options.seed, "curves"), stream(options.seed, "crossfit")
     parts = []
     for fold in folds:
-        scores = scored_anew(problem, plan, fold, curves).scores
-        directions = _directions(problem, plan, scores, fold.evaluate, generator)
-        clusters = None if problem.clusters is None else problem.clusters[fold.evaluate]
-        bound = crossfit_bound(directions, level, clusters, sharing=plan.learner.sharing)
-        parts.append((fold.evaluate, bound))
-    return average_bounds(parts, len(problem.scores), level, problem.clusters)
+        again = scored_anew(problem, options, fold, curves).problem
+        parts.append((fold.evaluate, _bound(again, options, fold.evaluate, generator)))
+    return average_bounds(parts, len(problem.scores), options.confidence_level, problem.clusters)
 
 
 def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
@@ -64,18 +64,20 @@ def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
     return len(rows) >= LEAST_ROWS and not few_clusters and bool(occur)
 
 
-def _directions(
-    problem: BinaryProblem, plan: Plan, scores: Floats, rows: Codes, generator: np.random.Generator
-) -> Directions:
-    assert problem.features is not None  # the callers ask only where there are features
+def _bound(
+    problem: BinaryProblem, options: Options, rows: Codes, generator: np.random.Generator
+) -> CrossfitBound:
+    some, learner = problem.take(rows), options.learner
+    assert some.features is not None  # the callers ask only where there are features
     with limited_threads(openmp=True):
-        return cross_fitted_directions(
-            problem.features.take(rows),
-            scores[rows],
-            problem.labels[rows],
-            rule=problem.rule,
-            learner=plan.learner,
+        directions = cross_fitted_directions(
+            some.features,
+            some.scores,
+            some.labels,
+            rule=some.rule,
+            learner=learner,
             generator=generator,
-            weights=None if problem.weights is None else problem.weights[rows],
-            clusters=None if problem.clusters is None else problem.clusters[rows],
+            weights=some.weights,
+            clusters=some.clusters,
         )
+    return crossfit_bound(directions, options.confidence_level, some.clusters, sharing=learner.sharing)

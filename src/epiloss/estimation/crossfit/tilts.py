@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from epiloss._typing import Floats
-from epiloss.scoring import Brier, ClassLog, Log, ScoringRule
+from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 
 _STEEPEST = 3.0  # tilt of log-odds that is believed: 20 times the odds
 _SHARE = 0.1  # of the mean variance, that rows of nearly certain labels are taken to have in addition
@@ -92,7 +92,7 @@ class LogTilts(Tilts):
     --------
     >>> c, q = np.array([0.01]), np.array([0.03])
     >>> t = logit(q) - logit(c)
-    >>> bool(np.isclose(t * (q - c) - LogTilts().cost(c, t)[0], Log().divergence(c, q))[0])
+    >>> bool(np.isclose(t * (q - c) - LogTilts().cost(c, t)[0], LogLoss().divergence(c, q))[0])
     True
     """
 
@@ -128,7 +128,7 @@ class ClassLogTilts(LogTilts):
     --------
     >>> c, q = np.array([0.01]), np.array([0.03])
     >>> t = np.log(q / c)
-    >>> bool(np.isclose(t * (q - c) - ClassLogTilts().cost(c, t)[0], ClassLog().divergence(c, q))[0])
+    >>> bool(np.isclose(t * (q - c) - ClassLogTilts().cost(c, t)[0], ClassLogLoss().divergence(c, q))[0])
     True
     """
 
@@ -143,6 +143,6 @@ class ClassLogTilts(LogTilts):
 
 def tilts_of(rule: ScoringRule) -> Tilts:
     """Return the tilts of a rule."""
-    if isinstance(rule, ClassLog):
+    if isinstance(rule, ClassLogLoss):
         return ClassLogTilts()
-    return LogTilts() if isinstance(rule, Log) else QuadraticTilts(rule)
+    return LogTilts() if isinstance(rule, LogLoss) else QuadraticTilts(rule)

@@ -67,12 +67,12 @@ class CurveDisplay:
         cls, result: Audit, class_name: str | None = None, *, name: str | None = None
     ) -> CurveDisplay:
         """Fit the curve to the rows of an audit; of several classes, name the one to show."""
-        if result.evidence is None:
+        if result.details is None:
             raise OptionError(
                 "the calibration curve is fitted to the rows of an audit, and this one has none. "
                 "Audit again: an audit that was read from a file keeps no rows."
             )
-        curve = result.evidence.calibration_curve(class_name)
+        curve = result.details.calibration_curve(class_name)
         reach = reach_to(max(curve["score"].max(), curve["rate"].max()))
         histogram, loss = histogram_within(result, reach, class_name), result.calibration_loss
         if class_name is not None and "class" in result.histogram.columns:
@@ -80,7 +80,7 @@ class CurveDisplay:
             # intervals are known for the sum over the classes only
             loss = Estimate(float(levels["calibration_loss"] @ levels["share"]))
             name = f"class {class_name}" if name is None else name
-        return cls(curve, histogram, loss, result.options["level"], result.task, name)
+        return cls(curve, histogram, loss, result.confidence_level, result.task, name)
 
     def plot(
         self,

@@ -110,9 +110,9 @@ class GroupingDisplay:
         chooses them and the other half is shown. ``options`` are those of :func:`epiloss.audit`.
         """
         result = audit(y_true, y_prob, X, partition=partition, **options)
-        if partition == "stump" and "swap" not in options:
+        if partition == "stump" and options.get("method") != "paper":
             # the losses are those of all rows; swapped halves would each have their own two regions
-            result = repartitioned(result, partition, swap=False)
+            result = repartitioned(result, partition)
         return cls.from_audit(result, name=name).plot(ax=ax)
 
     @classmethod

@@ -79,7 +79,7 @@ class HeterogeneityDisplay:
         model = np.concatenate([np.array([name] * len(part), object) for name, part in parts.items()])
         tables = list(parts.values())
         columns = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
-        level = next(iter(audits.values())).options["level"]
+        level = next(iter(audits.values())).confidence_level
         return cls(Table({"model": model, **columns}), level)
 
     @property
@@ -234,7 +234,7 @@ def heterogeneity(result: Audit) -> Table:
         # the group's weight in each level set, taken from every cell of that level set
         by_level = np.bincount(inside, weight)[inside] * share / np.bincount(inside, share)[inside]
         stderr[place] = np.sqrt(np.sum((weight - by_level) ** 2 * variance))
-    reach = float(ndtri((1 + result.options["level"]) / 2)) * stderr
+    reach = float(ndtri((1 + result.confidence_level) / 2)) * stderr
     counts = [int(regions["n"][regions["group"] == name].sum()) for name in names]
     return Table(
         {

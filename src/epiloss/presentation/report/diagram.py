@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Floats
 from epiloss.auditing.result import Audit
+from epiloss.partition import Stump
 from epiloss.presentation.axes import histogram_within, reach_of
 from epiloss.presentation.report.wording import is_blind
 from epiloss.table import Table
@@ -77,7 +78,7 @@ class Layer:
 class Panel:
     """One diagram: the regions of one class in one view, and where each is drawn."""
 
-    audit: Audit  # whose evidence tells the regions' rows
+    audit: Audit  # whose details tell the regions' rows
     view: str
     class_name: str | None
     regions: Table  # those that are drawn, with their ``place`` in the audit's table
@@ -168,16 +169,16 @@ def views(audit: Audit) -> list[tuple[str, Audit]]:
     regions that can be told from their level set.
     """
     own = [("all", audit)]
-    evidence = audit.evidence
-    if is_blind(audit) or evidence is None or evidence.problem.features is None:
+    details = audit.details
+    if is_blind(audit) or details is None or details.problem.features is None:
         return own
-    if audit.options["partition"] == "stump" and not audit.options["swap"]:
+    if isinstance(details.options.partitioner, Stump) and not details.options.swap:
         return own
-    if len(evidence.problem.labels) * len(evidence.evaluations) > _MOST_EVALUATED:
+    if len(details.problem.labels) * len(details.evaluations) > _MOST_EVALUATED:
         return own
     from epiloss.auditing.run import repartitioned
 
-    two = [("two", repartitioned(audit, "stump", swap=False))]
+    two = [("two", repartitioned(audit, "stump"))]
     return [*two, *own] if _tells(two[0][1]) or not _tells(audit) else [*own, *two]
 
 

@@ -124,7 +124,7 @@ def _method(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
         "versions": wording.versions(),
         "notes": wording.notes(audit),
         "call": Markup("\n").join(map(clean, wording.call(audit, baseline))),
-        "level": percent(audit.options["level"]),
+        "level": percent(audit.confidence_level),
     }
 
 
@@ -179,9 +179,9 @@ def _range(low: float, high: float) -> str:
 
 def _curves(audit: Audit, names: list[str | None]) -> list[Curve]:
     """Return the smooth calibration curves: none where a level set is a whole vector of scores."""
-    if audit.evidence is None or audit.task == "joint" or len(names) > _MOST_CURVES:
+    if audit.details is None or audit.task == "joint" or len(names) > _MOST_CURVES:
         return []
-    return [smooth_curve(audit.evidence.calibration_curve(name)) for name in names]
+    return [smooth_curve(audit.details.calibration_curve(name)) for name in names]
 
 
 def _differences(comparison: Comparison) -> list[dict[str, Any]]:

@@ -120,13 +120,13 @@ def _rows_of_regions(panels: Sequence[Panel], rows: _Rows) -> list[list[Any]]:
     found: list[list[Any]] = [[None] * panel.n for panel in panels]
     for number, at in _costliest_first(panels):
         panel = panels[number]
-        evidence = panel.audit.evidence
-        assert evidence is not None  # regions without evidence are not listed
+        details = panel.audit.details
+        assert details is not None  # regions without details are not listed
         place = int(panel.regions["place"][at])
-        typical = evidence.typical_rows(place, N_ROWS)
-        if not all(rows.add(evidence.display, int(row)) for row in typical):
+        typical = details.typical_rows(place, N_ROWS)
+        if not all(rows.add(details.display, int(row)) for row in typical):
             continue
-        scores, labels = evidence.score_and_label(place, typical)
+        scores, labels = details.score_and_label(place, typical)
         digits = 3 if panels[number].frame.reach == 1 else 7
         found[number][at] = [typical.tolist(), _numbers(scores, digits), _numbers(labels, 3)]
     return found
@@ -137,7 +137,7 @@ def _costliest_first(panels: Sequence[Panel]) -> Iterable[tuple[int, int]]:
     cells = [
         (view_rank, -float(cost), number, at)
         for number, panel in enumerate(panels)
-        if panel.audit.evidence is not None
+        if panel.audit.details is not None
         for view_rank in [0 if panel.view == "two" else 1]
         for at, cost in enumerate(panel.regions["cost"])
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import platform
 from collections.abc import Mapping
@@ -10,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.auditing.result import Audit
+from epiloss.auditing.ledger import regions_by
+from epiloss.auditing.result import Audit, RegionSource
 from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
 from epiloss.estimate import Estimate
+from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
 from epiloss.number_format import loss_spec, rate_spec
+from epiloss.partition import Tree
 
 BADGES = {
     FINE: ("✓", "Fine as it is"),
@@ -34,9 +36,10 @@ _CURVES = {
     "Lowess": "lowess",
     "Nearest": "nearest",
 }
+_LEARNED = RegionSource.LEARNED
 _RATES = ("score_mean", "label_mean", "expected")  # of a region
-_SAME_AS_GIVEN = ("region_ratio", "binning", "split", "swap", "repeats", "method", "adjust", "level")
-_SHORT_HANDS = {"partition": ("tree", "stump", "kmeans"), "recalibrate": ("isotonic", "sigmoid")}
+_SAME_AS_GIVEN = ("strategy", "split", "repeats", "method", "adjust", "confidence_level", "tolerance")
+_SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": ("isotonic", "sigmoid")}
 
 
 def number(value: float | None, spec: str = "z.5f") -> str:
@@ -98,12 +101,12 @@ def headline(audit: Audit, *, regions: bool = True) -> str:
     text += f" ({audit.n_evaluated:,} evaluated), {_counted(len(audit.level_sets), 'level set')}"
     if is_blind(audit):
         return text
-    return f"{text}, {_counted(len(audit.regions), 'region')} by {audit.options['partition']}"
+    return f"{text}, {_counted(len(audit.regions), 'region')} by {regions_by(audit)}"
 
 
 def is_blind(audit: Audit) -> bool:
-    """Tell whether there was nothing, neither features nor groups, to look for regions in."""
-    return bool(audit.options["partition"] == "level set")
+    """Tell whether there was nothing, neither features nor subgroups, to look for regions in."""
+    return audit.region_source is RegionSource.NONE
 
 
 def grouping_title(audit: Audit) -> str:
@@ -113,9 +116,9 @@ def grouping_title(audit: Audit) -> str:
 
 def notes(audit: Audit) -> list[str]:
     """Return what to be aware of."""
-    found = list(audit.warnings)
+    found: list[str] = list(audit.remarks)
     if audit.recalibrated is not None:
-        new = [text for text in audit.recalibrated.warnings if text not in audit.warnings]
+        new = [text for text in audit.recalibrated.remarks if text not in audit.remarks]
         found += [f"recalibrated: {text}" for text in new]
     return found
 
@@ -144,7 +147,7 @@ def recalibration(audit: Audit) -> list[str]:
     """Say what recalibration would and would not fix, in a few sentences."""
     unit = RULES.get(audit.rule, "score")
     bound = audit.irreducible_loss is None
-    grouping = "The grouping loss, which cannot be seen here without features or groups, "
+    grouping = "The grouping loss, which cannot be seen here without features or subgroups, "
     if not is_blind(audit) or not bound:
         grouping = f"The grouping loss, here {_amount(audit.grouping_loss, audit, bound=bound)}, "
     removed = _amount(audit.calibration_loss, audit)
@@ -175,7 +178,7 @@ def call(audit: Audit, baseline: str | None = None) -> list[str]:
 
     With a baseline it is the call that compares models with it.
     """
-    function, first = ("audit", "y_true, y_prob") if baseline is None else ("compare", "models, y_true")
+    function, first = ("audit", "y_true, y_prob") if baseline is None else ("compare", "y_true, models")
     arguments = _data_arguments(audit)
     if arguments[:1] == ["X"]:
         first = f"{first}, {arguments.pop(0)}"
@@ -234,15 +237,14 @@ def _amount(loss: Estimate, audit: Audit, *, bound: bool = False) -> str:
 
 def _data_arguments(audit: Audit) -> list[str]:
     """Return the arguments that stand for columns of the user's data."""
-    if audit.evidence is None:
-        with_features = audit.options["partition"] not in ("groups", "level set")
-        return ["X"] if with_features else []
-    problem = audit.evidence.problem
+    if audit.details is None:
+        return ["X"] if audit.region_source is RegionSource.LEARNED else []
+    problem = audit.details.problem
     given = {
-        "groups=groups": problem.groups,
+        "subgroups=subgroups": problem.subgroups or problem.groups,
         "sample_weight=sample_weight": problem.weights,
         "clusters=clusters": problem.clusters,
-        "display=display": audit.evidence.display,
+        "display=display": audit.details.display,
     }
     arguments = [] if problem.features is None else ["X"]
     arguments += [text for text, value in given.items() if value is not None]
@@ -253,15 +255,12 @@ def _data_arguments(audit: Audit) -> list[str]:
 
 def _option_arguments(audit: Audit) -> list[str]:
     """Return the options that are not what they are by default, with the task and the seed."""
-    from epiloss.auditing.run import audit as function
-
-    default = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-    options = audit.options
+    default, options = DEFAULTS, audit.options
     arguments = [f"task={audit.task!r}"]
     if audit.rule != "brier":
         arguments.append(f"rule={_literal(audit.rule) if audit.rule in RULES else '...'}")
-    if options["bins"] != default["bins"]:
-        arguments.append(f"bins={options['bins']!r}")
+    if options["n_bins"] != default["n_bins"]:
+        arguments.append(f"n_bins={options['n_bins']!r}")
     for name in _SAME_AS_GIVEN:
         if options[name] != default[name]:
             arguments.append(f"{name}={options[name]!r}")
@@ -270,9 +269,13 @@ def _option_arguments(audit: Audit) -> list[str]:
         arguments.append(f"curve={_CURVES[options['curve']]!r}" if known else "curve=...")
     for name, short_hands in _SHORT_HANDS.items():
         value = options[name]
-        if value in ("groups", "level set") or value == default[name]:
+        if value == default[name] or (name == "partition" and audit.region_source is not _LEARNED):
             continue
         arguments.append(f"{name}={value!r}" if value in short_hands else f"{name}=...")
+    ratio = options["region_ratio"]
+    usual = PAPER_REGION_RATIO if options["method"] == "paper" else Tree().region_ratio
+    if ratio not in (None, usual) and audit.region_source is _LEARNED:
+        arguments.append(f"partition=epiloss.partition.Tree({ratio!r})")
     if options["learner"] is not None:
         arguments.append("learner=...")
     return [*arguments, f"random_state={options['random_state']}"]

@@ -1,0 +1,211 @@
+"""All options of an audit in one frozen object, checked and resolved once.
+
+``audit``, ``audit_table``, ``compare``, ``drift``, ``RegionPlan`` and the command line share it: an
+option that is added here is known to all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from epiloss._models import described
+from epiloss._random import RandomState, seed_of
+from epiloss._typing import Floats
+from epiloss.calibration.curves import CurveFitter, resolve_curve
+from epiloss.calibration.level_sets import checked_count
+from epiloss.calibration.recalibrators import resolve_recalibrator
+from epiloss.errors import OptionError
+from epiloss.estimation.crossfit.learners import Learner, resolve_learner
+from epiloss.input.problem import Reading
+from epiloss.partition import Partitioner, Tree, resolve_partition
+from epiloss.scoring import ScoringRule, resolve_rule
+
+METHODS = ("crossfit", "partition", "paper")
+ADJUSTMENTS = ("benjamini-hochberg", "max")
+PAPER_REGION_RATIO = 30
+# what options were once called, or are called elsewhere
+_OTHER_NAMES = {
+    "bins": "n_bins",
+    "binning": "strategy",
+    "level": "confidence_level",
+    "alpha": "confidence_level",
+    "groups": "subgroups",
+    "sensitive_features": "subgroups",
+    "region_ratio": "partition",
+    "seed": "random_state",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read and to evaluate: every option as the object that it stands for."""
+
+    reading: Reading
+    rule: ScoringRule
+    method: str
+    n_bins: int | Sequence[float]
+    strategy: str
+    partitioner: Partitioner
+    curve: CurveFitter
+    learner: Learner
+    learner_given: Any
+    split: float
+    repeats: int
+    recalibrate: Any
+    adjust: str
+    confidence_level: float
+    tolerance: float
+    seed: int
+    n_jobs: int | None
+    verbose: bool | None
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        task: str | None = None,
+        rule: str | ScoringRule = "brier",
+        method: str = "crossfit",
+        n_bins: int | Sequence[float] = 15,
+        strategy: str = "uniform",
+        partition: Any = "tree",
+        curve: str | CurveFitter | Callable[[Floats], Floats] | None = None,
+        learner: Any = None,
+        split: float = 0.5,
+        repeats: int = 1,
+        recalibrate: Any = None,
+        adjust: str = "benjamini-hochberg",
+        confidence_level: float = 0.95,
+        tolerance: float = 0.01,
+        pos_label: Any = None,
+        classes: Sequence[Any] | None = None,
+        drop_missing: bool = False,
+        logits: bool = False,
+        random_state: RandomState = 0,
+        n_jobs: int | None = None,
+        verbose: bool | None = None,
+    ) -> Options:
+        """Check the options of :func:`epiloss.audit`, and resolve short-hands into objects."""
+        _check_choice("method", method, METHODS)
+        _check_choice("adjust", adjust, ADJUSTMENTS)
+        _check_share("split", split, "Use 0.5 to learn on half of the rows.")
+        _check_share("confidence_level", confidence_level, "Use 0.95 for 95% intervals.")
+        _check_share("tolerance", tolerance, "Use 0.01 for 1% of the base rate's score.")
+        if not _is_whole(repeats) or repeats < 1:
+            raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
+        if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
+            raise OptionError(
+                f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. "
+                "-1 takes all cores."
+            )
+        if learner is not None and method != "crossfit":
+            raise OptionError(f"learner is for method='crossfit', got method={method!r}.")
+        if method == "paper" and isinstance(partition, str) and partition == "tree":
+            partition = Tree(PAPER_REGION_RATIO)
+        resolve_recalibrator(recalibrate)  # a wrong option is told before any work
+        return cls(
+            reading=Reading(task, pos_label, classes, drop_missing, logits),
+            rule=resolve_rule(rule),
+            method=method,
+            n_bins=int(n_bins) if isinstance(n_bins, np.integer) else n_bins,
+            strategy=strategy,
+            partitioner=resolve_partition(partition),
+            curve=resolve_curve(curve),
+            learner=resolve_learner(learner),
+            learner_given=learner,
+            split=split,
+            repeats=int(repeats),
+            recalibrate=recalibrate,
+            adjust=adjust,
+            confidence_level=confidence_level,
+            tolerance=tolerance,
+            seed=seed_of(random_state),
+            n_jobs=None if n_jobs is None else int(n_jobs),
+            verbose=verbose,
+        )
+
+    @property
+    def swap(self) -> bool:
+        """Whether the rows that learn and those that evaluate change places; not so in the paper."""
+        return self.method != "paper"
+
+    @property
+    def wants_crossfit(self) -> bool:
+        """Whether the cross-fitted bound is asked for."""
+        return self.method == "crossfit"
+
+    def check_task(self, task: str) -> None:
+        """Refuse options that have no meaning where level sets condition on whole score vectors."""
+        if task != "joint":
+            return
+        if self.recalibrate is not None or np.ndim(self.n_bins) > 0:
+            raise OptionError(
+                "task 'joint' conditions on the whole score vector, so it takes a number of bins and "
+                "no recalibrate. Use task='classwise' for these."
+            )
+        checked_count(self.n_bins)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain values, to be shown and saved."""
+        return {
+            "method": self.method,
+            "n_bins": np.asarray(self.n_bins).tolist(),
+            "strategy": self.strategy,
+            "partition": self.partitioner.name,
+            "region_ratio": self.partitioner.region_ratio
+            if isinstance(self.partitioner, Tree)
+            else None,
+            "curve": type(self.curve).__name__,
+            "learner": None if self.learner_given is None else described(self.learner_given),
+            "split": self.split,
+            "repeats": self.repeats,
+            "recalibrate": None if self.recalibrate is None else str(self.recalibrate),
+            "adjust": self.adjust,
+            "confidence_level": self.confidence_level,
+            "tolerance": self.tolerance,
+            "random_state": self.seed,
+        }
+
+
+DEFAULTS: Mapping[str, Any] = {
+    name: one.default for name, one in inspect.signature(Options.read).parameters.items()
+}
+
+
+def read_options(given: Mapping[str, Any], function: str, others: Sequence[str] = ()) -> Options:
+    """Return the options of a function that takes those of an audit beside ``others`` of its own."""
+    for name in given:
+        if name in DEFAULTS:
+            continue
+        known = [*DEFAULTS, *others]
+        close = (
+            [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, known, 1)
+        )
+        hint = f" Did you mean {close[0]!r}?" if close else " It takes the options of epiloss.audit."
+        raise OptionError(f"{function} has no option {name!r}.{hint}")
+    return Options.read(**given)
+
+
+def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        shown = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        raise OptionError(f"{name} must be {shown}, got {value!r}.")
+
+
+def _check_share(name: str, value: Any, remedy: str) -> None:
+    if not _is_real(value) or not 0 < value < 1:
+        raise OptionError(f"{name} must lie in (0, 1), got {value!r}. {remedy}")
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_real(value) and float(value).is_integer()
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -1,0 +1,130 @@
+"""The first pass: which labels, subgroups and weights there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from epiloss.errors import DataError, printable
+from epiloss.input.arrays import missing_labels, read_weights
+from epiloss.input.features import Place
+from epiloss.sources.arrow import value_counts
+from epiloss.sources.base import Part
+from epiloss.streaming.passes import Faults, Pass, PassResult, placed
+from epiloss.streaming.reader import named_groups, plain_labels, plain_numbers
+from epiloss.streaming.roles import Roles
+
+_MOST_LABELS, _MOST_GROUPS = 10_000, 10_000  # more are an identifier, named by mistake
+
+
+@dataclass(frozen=True)
+class Census(PassResult):
+    """Who is there: rows, labels, subgroups, and the largest weight."""
+
+    n_rows: int
+    labels: Mapping[Any, int]
+    subgroups: Mapping[str, frozenset[str]]  # by the name of their column
+    largest_weight: float
+    n_weightless: int
+    n_unlabelled: int
+    parts: Mapping[str, int]  # rows of each
+
+    def merge(self, other: Census) -> Census:
+        """Return the census of both."""
+        labels = dict(self.labels)
+        for label, n in other.labels.items():
+            labels[label] = labels.get(label, 0) + n
+        return Census(
+            self.n_rows + other.n_rows,
+            labels,
+            {name: found | other.subgroups[name] for name, found in self.subgroups.items()},
+            max(self.largest_weight, other.largest_weight),
+            self.n_weightless + other.n_weightless,
+            self.n_unlabelled + other.n_unlabelled,
+            {**self.parts, **other.parts},
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the census as JSON."""
+        known = {name: sorted(found) for name, found in self.subgroups.items()}
+        plain = {**vars(self), "labels": list(self.labels.items()), "subgroups": known}
+        return json.dumps(plain).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Census:
+        """Read the census from JSON."""
+        plain = json.loads(data)
+        labels = dict(plain.pop("labels"))
+        known = {name: frozenset(found) for name, found in plain["subgroups"].items()}
+        return cls(**{**plain, "labels": labels, "subgroups": known})
+
+
+@dataclass(frozen=True)
+class TakeCensus(Pass[Census]):
+    """Count labels, subgroups and rows."""
+
+    roles: Roles
+    drop_missing: bool = False
+    name: ClassVar[str] = "census"
+    result: ClassVar[type[PassResult]] = Census
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels, weights and subgroups."""
+        return self.roles.census
+
+    def __call__(self, part: Part, offset: int = 0) -> Census:
+        """Count the rows of a part, and remember that they are this part's."""
+        found = super().__call__(part, offset)
+        return replace(found, parts={part.identity: found.n_rows})
+
+    def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> Census:
+        """Count the rows of a part."""
+        n_rows, weightless, largest = 0, 0, 0.0
+        labels: dict[Any, int] = {}
+        subgroups: dict[str, set[str]] = {name: set() for name in self.roles.subgroups}
+        faults = Faults()
+        for batch, _, at in placed(batches, part_name, first_row):
+            n_rows += batch.num_rows
+            with faults.noted():
+                for label, n in self._labels(batch, at).items():
+                    labels[label] = labels.get(label, 0) + n
+            if self.roles.weight is not None:
+                with faults.noted():
+                    column = batch.column(self.roles.weight)
+                    weights = read_weights(plain_numbers(column), at, [self.roles.weight])
+                    largest = max(largest, float(weights.max(initial=0.0)))
+                    weightless += int((weights == 0).sum())
+            for name, found in subgroups.items():
+                names, places = named_groups(batch.column(name))
+                found |= set(names[np.unique(places)].tolist())
+                _check_few(name, len(found), _MOST_GROUPS, "subgroups")
+            _check_few(self.roles.label, len(labels), _MOST_LABELS, "labels")
+        faults.tell()
+        unlabelled = labels.pop(None, 0)
+        known = {name: frozenset(found) for name, found in subgroups.items()}
+        return Census(n_rows, labels, known, largest, weightless, unlabelled, {})
+
+    def _labels(self, batch: Any, at: Place) -> dict[Any, int]:
+        """Count the labels; None is for missing ones, where they are to be left out."""
+        name = self.roles.label
+        values = plain_labels(batch.column(name), name, at)
+        labels = value_counts(values)
+        if None in labels and not self.drop_missing:
+            missing = np.array([one is None or one != one for one in values.to_pylist()], bool)
+            raise missing_labels(missing, at, [name])
+        return labels
+
+
+def _check_few(column: str, n: int, most: int, what: str) -> None:
+    if n > most:
+        raise DataError(
+            printable(
+                f"{what} must have at most {most:,} values, got more in column {column!r}. "
+                "Name another column."
+            )
+        )

@@ -1,0 +1,144 @@
+"""Which column plays which part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from epiloss.errors import DataError, OptionError, printable
+from epiloss.sources.arrow import (
+    IDENTIFIER,
+    INDEX,
+    arrow,
+    is_list,
+    is_text,
+    mark_of,
+)
+from epiloss.sources.whole_files import column
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of the data, by the part they play."""
+
+    label: str
+    scores: tuple[str, ...]
+    features: tuple[str, ...]
+    weight: str | None = None
+    subgroups: tuple[str, ...] = ()
+    clusters: str | None = None
+    row_id: str | None = None
+    display: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()  # that the data themselves mark as such
+
+    @property
+    def census(self) -> list[str]:
+        """The columns that say who is there: labels, weights and subgroups."""
+        return _named(self.label, self.weight, *self.subgroups)
+
+    @property
+    def survey(self) -> list[str]:
+        """All columns that are used."""
+        return _named(*self.tally, self.clusters, self.row_id, *self.display)
+
+    @property
+    def tally(self) -> list[str]:
+        """The columns that are added up."""
+        return _named(self.label, *self.scores, *self.features, self.weight, *self.subgroups)
+
+
+def _named(*names: str | None) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name is not None))
+
+
+def choose_roles(
+    schema: Any,
+    *,
+    label: str,
+    scores: Sequence[str],
+    features: Sequence[str] | None,
+    exclude: Sequence[str],
+    display: Sequence[str],
+    subgroups: Sequence[str],
+    **others: str | None,
+) -> Roles:
+    """Find the columns, or say which there are; by default all that have no other use are features.
+
+    Columns that the data mark as identifiers or as an index are shown, and are no features.
+    """
+    several = {"score": scores, "features": features or (), "subgroups": subgroups}
+    for option, names in several.items():
+        if label in names:
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
+    for option, name in others.items():
+        if name is not None and name == label and option != "row_id":
+            raise OptionError(
+                printable(f"{option} must not name the column of the labels, got {label!r}.")
+            )
+    known = dict.fromkeys(schema.names)
+    repeated = [name for name in schema.names if schema.names.count(name) > 1]
+    if repeated:
+        raise DataError(
+            printable(
+                f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
+            )
+        )
+    options = {"label": [label], **several, "exclude": exclude, "display": display}
+    options |= {name: [one] for name, one in others.items() if one is not None}
+    for option, names in options.items():
+        for name in names:
+            column(known, name, option)
+    marked = [one.name for one in schema if mark_of(one) in (IDENTIFIER, INDEX)]
+    other = [*subgroups, *filter(None, others.values())]
+    named = {label, *scores, *exclude, *(features or ()), *other}
+    identifiers = [name for name in marked if name not in named]
+    used = {label, *scores, *exclude, *display, *identifiers, *other}
+    if features is None:
+        features = [name for name in schema.names if name not in used]
+    return Roles(
+        label=label,
+        scores=tuple(scores),
+        features=tuple(features),
+        weight=others.get("sample_weight"),
+        subgroups=tuple(dict.fromkeys(subgroups)),
+        clusters=others.get("clusters"),
+        row_id=others.get("row_id"),
+        display=tuple(display) or tuple(identifiers),
+        identifiers=tuple(identifiers),
+    )
+
+
+def check_types(schema: Any, roles: Roles) -> None:
+    """Refuse labels, scores and weights of types that they cannot have, before any row is read."""
+    types = arrow().types
+
+    def is_number(kind: Any) -> bool:
+        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+    def plain(name: str) -> Any:
+        kind = schema.field(name).type
+        return kind.value_type if types.is_dictionary(kind) else kind
+
+    kind = plain(roles.label)
+    if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
+        raise DataError(
+            printable(
+                f"labels must be numbers, truth values or texts, got {kind} in column {roles.label!r}. "
+                "Convert them first."
+            )
+        )
+    for name in (*roles.scores, *_named(roles.weight)):
+        kind = plain(name)
+        if is_text(kind):
+            continue  # the first of these is shown when it is read
+        if not (is_number(kind) or types.is_boolean(kind) or (is_list(kind) and name in roles.scores)):
+            what = "weights" if name == roles.weight else "scores"
+            raise DataError(
+                printable(
+                    f"{what} must be numbers, got {kind} in column {name!r}. Convert them first, or "
+                    "name another column."
+                )
+            )

@@ -1,0 +1,103 @@
+"""The last pass: the sums of each region over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from epiloss.estimation.learned import Learned
+from epiloss.estimation.region_stats import RegionStats, RegionSums
+from epiloss.input.tasks import binary_problems
+from epiloss.scoring import ScoringRule
+from epiloss.streaming.packing import packed, unpacked
+from epiloss.streaming.passes import Pass, PassResult, placed
+from epiloss.streaming.reader import Reader
+
+
+@dataclass(frozen=True)
+class Tally(PassResult):
+    """The sums of each region and of each subgroup, for each binary problem."""
+
+    n_rows: int
+    stats: tuple[RegionStats, ...]
+    by_subgroup: tuple[RegionStats, ...] = ()  # of each problem, those of each column
+
+    def merge(self, other: Tally) -> Tally:
+        """Return the sums of both."""
+        stats = tuple(a.merge(b) for a, b in zip(self.stats, other.stats, strict=True))
+        pairs = zip(self.by_subgroup, other.by_subgroup, strict=True)
+        return Tally(self.n_rows + other.n_rows, stats, tuple(a.merge(b) for a, b in pairs))
+
+    def to_bytes(self) -> bytes:
+        """Return the sums as Arrow."""
+        every = (*self.stats, *self.by_subgroup)
+        arrays = [array for one in every for array in (one.level_set, one.region, one.sums.reshape(-1))]
+        plans = [one.plan for one in every]
+        facts = {"n_rows": self.n_rows, "plans": plans, "n_problems": len(self.stats)}
+        return packed(facts, arrays, None)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Tally:
+        """Read the sums from Arrow."""
+        facts, arrays, _ = unpacked(data)
+        every = []
+        for place, plan in enumerate(facts["plans"]):
+            level_set, region, sums = arrays[3 * place : 3 * place + 3]
+            every.append(
+                RegionStats(level_set, region, sums.reshape(2, -1, len(region)), (plan[0], plan[1]))
+            )
+        n = int(facts["n_problems"])
+        return cls(facts["n_rows"], tuple(every[:n]), tuple(every[n:]))
+
+
+@dataclass(frozen=True)
+class TakeTally(Pass[Tally]):
+    """Find the region of each row, and add up the rows of each region."""
+
+    reader: Reader
+    rule: ScoringRule
+    learned: tuple[Learned, ...]
+    name: ClassVar[str] = "tally"
+    result: ClassVar[type[PassResult]] = Tally
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are added up."""
+        return self.reader.roles.tally
+
+    def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> Tally:
+        """Add up the rows of a part."""
+        rules = self.rules
+        sums = [
+            RegionSums(one.n_level_sets, rule) for one, rule in zip(self.learned, rules, strict=True)
+        ]
+        names = list(self.reader.subgroups)
+        by_subgroup = [
+            [RegionSums(one.n_level_sets, rule) for _ in names]
+            for one, rule in zip(self.learned, rules, strict=True)
+        ]
+        n_rows = 0
+        for batch, _, at in placed(batches, part_name, first_row):
+            problem = self.reader.problem(batch, at)
+            n_rows += len(problem.labels)
+            binaries = binary_problems(problem, self.rule)
+            for binary, learned, whole, parts in zip(
+                binaries, self.learned, sums, by_subgroup, strict=True
+            ):
+                rows = learned.place(binary)
+                values = (binary.labels, binary.scores, binary.weights, rows.curves)
+                whole.add(rows.level_set, rows.region, *values)
+                for part, groups in zip(parts, problem.subgroups.values(), strict=True):
+                    part.add(rows.level_set, groups.codes, *values)
+        return Tally(
+            n_rows,
+            tuple(one.stats() for one in sums),
+            tuple(part.stats() for parts in by_subgroup for part in parts),
+        )
+
+    @property
+    def rules(self) -> list[ScoringRule]:
+        """The rule of each binary problem."""
+        one = self.rule.per_class() if self.reader.task in ("classwise", "joint") else self.rule
+        return [one] * len(self.learned)
