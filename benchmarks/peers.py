@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss._typing import Floats
 from epiloss.integrations.extraction.frameworks import import_torchvision
 from epiloss.simulate import Problem, Sample, Sigmoid

@@ -25,7 +25,7 @@ from scipy.special import expit
 from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows, Partition, Partitioner, for_each_level_set

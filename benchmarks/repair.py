@@ -36,7 +36,7 @@ from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss._typing import Floats
 from epiloss.simulate import Sigmoid
 from repair_data import (

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss.streaming.engines import Engine, resolve_engine
 
 PER_FILE, FEATURES, BOUND = 1_000_000, 20, 2_000_000_000

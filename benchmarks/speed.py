@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epiloss._files import write_text
+from epiloss._saving import write_text
 
 CHILD = Path(__file__).with_name("workloads.py")
 KERNELS = ("compiled", "numpy")

@@ -39,8 +39,8 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss._files import write_text
 from epiloss._random import stream
+from epiloss._saving import write_text
 from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.estimate import Estimate

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss import Audit
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from protocol import Line, MissingError, Section, measure, progress
 from study_claims import kept_by_recalibration, over_shifts
 from study_pictures import bars, diagrams

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from minilm import load_torch
 from nlp_yahoo import TOPICS
 from protocol import MissingError

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from minilm import load_torch, weights_folder
 from nlp_zeroshot import TEMPLATE, Pairs, encoded, paired, scored
 from protocol import Line, MissingError, Section, measure, progress

@@ -25,8 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss import Audit, Estimate
-from epiloss._files import write_text
-from epiloss._json import for_json
+from epiloss._saving import for_json, write_text
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
 REGION_RATIO = 30

@@ -21,7 +21,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
 from epiloss.scoring import LogLoss

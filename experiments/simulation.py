@@ -27,7 +27,7 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss.simulate import Sigmoid
 
 PROBLEM = Sigmoid()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from protocol import Section, as_markdown, options, read_section
 from study_claims import within
 

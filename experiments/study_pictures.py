@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from epiloss import Audit, Estimate
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from epiloss.presentation.plot import GroupingDisplay
 from epiloss.presentation.plot.style import (
     BLUE,

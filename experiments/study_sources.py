@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from protocol import MissingError
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")

@@ -25,7 +25,7 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
-from epiloss._files import write_text
+from epiloss._saving import write_text
 from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, TOLERANCE, UNCLEAR
 from epiloss.simulate import Sample, Sigmoid
 from repetitions import as_csv, repeated

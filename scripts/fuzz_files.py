@@ -40,7 +40,7 @@ from pyarrow import feather, parquet
 
 import damage
 import epiloss
-from epiloss.repair.saved import load_repair
+from epiloss.repair import load_repair
 from epiloss.sources import whole_files as files
 from epiloss.streaming.checkpoint import sealed, unsealed
 

@@ -28,7 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 
 import epiloss
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from epiloss.datasets import NUMERIC, DemoData, load_census_income
 from epiloss.presentation.plot import (
     CurveDisplay,

@@ -155,7 +155,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("epiloss._files.os.replace", fail)
+    monkeypatch.setattr("epiloss._saving.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         plain.to_json(path)
     assert path.read_text() == "old"

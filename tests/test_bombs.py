@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy, pyarrow.csv, pyarrow.parquet, sklearn.tree, scipy.special
 import epiloss
 from epiloss import files
-from epiloss.repair.saved import load_repair
+from epiloss.repair import load_repair
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + {room}, used + {room}))
 try:

@@ -303,7 +303,7 @@ def test_every_file_is_written_by_way_of_atomic() -> None:
         imported = {
             alias.name
             for one in ast.walk(tree)
-            if isinstance(one, ast.ImportFrom) and one.module == "epiloss._files"
+            if isinstance(one, ast.ImportFrom) and one.module == "epiloss._saving"
             for alias in one.names
         }
         for call in (one for one in ast.walk(tree) if isinstance(one, ast.Call)):

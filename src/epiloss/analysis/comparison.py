@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epiloss._files import write_text
-from epiloss._json import SCHEMA, SavedAsJson, for_json
+from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
 from epiloss._threads import limited_threads
 from epiloss.auditing.differences import LOSSES, paired_difference
 from epiloss.auditing.result import Audit

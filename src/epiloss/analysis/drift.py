@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from epiloss._json import SCHEMA, SavedAsJson, for_json
 from epiloss._random import streams
+from epiloss._saving import SCHEMA, SavedAsJson, for_json
 from epiloss._threads import limited_threads
 from epiloss.analysis.two_samples import read_two_samples
 from epiloss.auditing.differences import LOSSES
@@ -131,8 +131,8 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     chosen = read_options(options, "drift")
     if chosen.reading.task not in (None, *_TASKS):
         raise OptionError(
-            f"drift takes the tasks 'binary' and 'top-label', got {chosen.reading.task!r}. For one class "
-            "of several pass y_true == k and y_prob[:, k]."
+            f"drift takes the tasks 'binary' and 'top-label', got {chosen.reading.task!r}. For one "
+            "class of several pass y_true == k and y_prob[:, k]."
         )
     splits, trees, *curves = streams(chosen.seed, 4)
     before, after = read_two_samples(reference, current, chosen.reading)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from epiloss.auditing.result import Audit, RegionSource
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import difference_estimate
+from epiloss.input.problem import RegionSource
 
 if TYPE_CHECKING:
+    from epiloss.auditing.result import Audit
+
     pass
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
-from epiloss.auditing.result import Audit, RegionSource
 from epiloss.estimate import Estimate, percent
+from epiloss.input.problem import RegionSource
 from epiloss.number_format import digits_of, loss_spec
+
+if TYPE_CHECKING:
+    from epiloss.auditing.result import Audit
 
 _RULES = {"brier": "Brier score", "log": "log-loss"}
 _LINES = (

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epiloss._files import write_text
-from epiloss._json import SCHEMA, SavedAsJson, for_json
+from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
 from epiloss.errors import OptionError, Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.influence import Influence
+from epiloss.input.problem import RegionSource
 from epiloss.table import Table
 
 if TYPE_CHECKING:
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
     from epiloss.presentation.plot.grouping import GroupingDisplay
     from epiloss.repair import RegionRecalibrator
     from epiloss.repair.evaluate import RepairResult
-
-
-class RegionSource(Enum):
-    """Where the regions of an audit come from."""
-
-    LEARNED = "learned"
-    SUBGROUPS = "subgroups"
-    NONE = "none"  # neither features nor subgroups: each level set is one region
 
 
 @dataclass(frozen=True)
@@ -121,11 +112,9 @@ class Audit(SavedAsJson):
         ``partition=None`` draws the audit's own regions. Further options are those of
         :meth:`epiloss.GroupingDisplay.plot`.
         """
-        from epiloss.auditing.run import repartitioned
         from epiloss.presentation.plot.grouping import GroupingDisplay
 
-        shown = self if partition is None else repartitioned(self, partition)
-        return GroupingDisplay.from_audit(shown).plot(ax, **layers)
+        return GroupingDisplay.from_audit(self, partition=partition).plot(ax, **layers)
 
     def repair(self, recalibrator: RegionRecalibrator | None = None, part: float = 0.5) -> RepairResult:
         """Learn a repair on a ``part`` of the rows, and audit the others before and after it."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from epiloss.auditing.result import Audit, Bounds, RegionSource
+from epiloss.auditing.result import Audit, Bounds
 from epiloss.auditing.row_details import RowDetails
 from epiloss.auditing.tables import histogram_table, level_set_table, region_table
 from epiloss.auditing.verdict import LABELS_ENOUGH, LABELS_PER_REGION
@@ -23,7 +23,7 @@ from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import Evaluation
-from epiloss.input.problem import Problem
+from epiloss.input.problem import Problem, RegionSource
 from epiloss.input.row_display import Display
 from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 from epiloss.table import Columns, Later, Table
@@ -45,7 +45,7 @@ def summarise(
     def total(name: str) -> float:
         return sum(one.levels.total(name) for one in evaluations)
 
-    source = region_source(problem)
+    source = problem.region_source
     blind = source is RegionSource.NONE
     induced = 0.0 if blind else total("induced")
     clusters, level, rule = problem.clusters, options.confidence_level, options.rule
@@ -102,13 +102,6 @@ def summarise(
         influence={name: part.by_cluster(clusters) for name, part in influence.items()},
         details=details,
     )
-
-
-def region_source(problem: Problem) -> RegionSource:
-    """Tell where the regions of a problem come from."""
-    if problem.groups is not None:
-        return RegionSource.SUBGROUPS
-    return RegionSource.NONE if problem.features is None else RegionSource.LEARNED
 
 
 def _recommendation(problem: Problem, is_crossfit: bool, options: Options) -> str:

@@ -32,12 +32,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from epiloss.auditing.result import Audit, RegionSource
 from epiloss.errors import printable
 from epiloss.estimate import Estimate
+from epiloss.input.problem import RegionSource
 from epiloss.number_format import digits_of, loss_spec, rate_spec
 
 if TYPE_CHECKING:
+    from epiloss.auditing.result import Audit
     from epiloss.table import Table
 
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100

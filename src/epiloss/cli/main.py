@@ -5,230 +5,96 @@ Exit codes: 0 done, 1 crash, 2 wrong usage, 3 a loss above its limit, 4 bad data
 
 from __future__ import annotations
 
-import glob
 import io
 import json
 import os
-import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from epiloss.cli.options import audit_options, column_options, logits_option, score_option
+from epiloss.cli.output import check_output, named_files, repaired, working, write
+from epiloss.cli.wording import SWITCHES, spoken
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
-    from epiloss.repair.evaluate import RepairResult
 
 EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA = 1, 2, 3, 4
-# what arguments of the audit are called here
-_OPTIONS = {
-    "y_true": "--label",
-    "y_prob": "--score",
-    "features": "--feature",
-    "sample_weight": "--weight",
-    "pos_label": "--pos-label",
-    "row_id": "--row-id",
-    "n_jobs": "--jobs",
-    "random_state": "--seed",
-    "region_ratio": "--region-ratio",
-    "drop_missing": "--drop-missing",
-    "classes": "--class",
-    "exclude": "--exclude",
-}
-# as options alone, not as words of a sentence
-_SWITCHES = {
-    **_OPTIONS,
-    **{name: f"--{name}" for name in ("task", "groups", "clusters", "engine", "memory", "display")},
-    **{name: f"--{name}" for name in ("logits", "method", "rule", "checkpoint", "recalibrate")},
-}
-_SPOKEN = re.compile(
-    r"(?<!\w)'[^']*'"  # names of the data, which stay
-    rf"|\b({'|'.join(_SWITCHES)})=(?:True\b|\[\.\.\.\])?"
-    rf"|\b({'|'.join(name for name in _OPTIONS if '_' in name)})\b"
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="epiloss")
 def cli() -> None:
-    """How far a classifier's probabilities are from the truth."""
-
-
-def _audit_options(command: Any) -> Any:
-    """Add the options that every audit takes, however its data come in."""
-    choices = {
-        "--task": ["binary", "top-label", "classwise", "joint"],
-        "--rule": ["brier", "log"],
-        "--binning": ["uniform", "quantile"],
-        "--partition": ["tree", "stump", "kmeans"],
-        "--curve": ["local-linear", "isotonic", "lowess", "nearest"],
-        "--recalibrate": ["isotonic", "sigmoid"],
-        "--method": ["partition", "crossfit", "auto"],
-    }
-    options = [
-        click.option("--task", type=click.Choice(choices["--task"]), help="What a prediction claims."),
-        click.option("--rule", type=click.Choice(choices["--rule"]), default="brier", show_default=True),
-        click.option("--bins", type=int, default=15, show_default=True, help="Level sets of the score."),
-        click.option("--binning", type=click.Choice(choices["--binning"]), default="uniform"),
-        click.option(
-            "--partition",
-            type=click.Choice(choices["--partition"]),
-            default="tree",
-            show_default=True,
-            help="How regions are learned.",
-        ),
-        click.option(
-            "--region-ratio", type=float, default=12, show_default=True, help="Rows per region."
-        ),
-        click.option("--curve", type=click.Choice(choices["--curve"]), help="The calibration curve."),
-        click.option(
-            "--method",
-            type=click.Choice(choices["--method"]),
-            default="auto",
-            show_default=True,
-            help="The lower bound that leads the ledger.",
-        ),
-        click.option("--split", type=float, default=0.5, show_default=True, help="Part that learns."),
-        click.option("--swap/--no-swap", default=True, help="Let the halves change places."),
-        click.option("--repeats", type=int, default=1, show_default=True, help="Splits to average."),
-        click.option(
-            "--recalibrate",
-            type=click.Choice(choices["--recalibrate"]),
-            help="Audit the recalibrated scores too.",
-        ),
-        click.option("--seed", "random_state", type=int, default=0, show_default=True),
-        click.option("--jobs", "n_jobs", type=int, default=None, help="Threads; -1 for all cores."),
-        *_written(),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _written() -> list[Any]:
-    """Return the options that say what is printed and written."""
-    return [
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the ledger."),
-        click.option("--output", type=click.Path(dir_okay=False), help="Also write the JSON here."),
-        click.option(
-            "--report", type=click.Path(dir_okay=False), help="Also write a page to look at (HTML)."
-        ),
-        click.option(
-            "--repair",
-            type=click.Path(dir_okay=False),
-            help="Also repair on half of the rows, measure on the others and write their scores here.",
-        ),
-        click.option(
-            "--repair-method",
-            type=click.Choice(["boosted", "regions"]),
-            default="boosted",
-            show_default=True,
-        ),
-        click.option(
-            "--save-repair", type=click.Path(dir_okay=False), help="Write the repair itself (JSON)."
-        ),
-        click.option(
-            "--fail-above",
-            multiple=True,
-            metavar="[LOSS=]LIMIT",
-            help="Exit with code 3 if a loss (grouping; calibration=, score=) is above a limit beyond "
-            "doubt: the low end of its interval. May be repeated.",
-        ),
-        click.option("--force", is_flag=True, help="Overwrite what is written."),
-    ]
+    """Measure how far a classifier's probabilities are from the truth."""
 
 
 @cli.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("--label", required=True, help="Column of labels.")
-@click.option(
-    "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
-)
-@click.option("--feature", "features", multiple=True, help="Column of features; default: all others.")
-@click.option("--exclude", multiple=True, help="Column that is no feature.")
-@click.option("--groups", help="Column of groups, audited instead of learned regions.")
-@click.option("--weight", "sample_weight", help="Column of sample weights.")
-@click.option("--clusters", help="Column of clusters (patients, users) whose rows depend on each other.")
-@click.option("--display", multiple=True, help="Column to show of rows in the report: no feature.")
-@click.option("--pos-label", help="The label of the positive class.")
-@click.option("--class", "classes", multiple=True, help="Class of each score column, in order.")
-@click.option("--drop-missing", is_flag=True, help="Leave out rows without a score or a label.")
-@click.option("--logits", is_flag=True, help="Scores are logits: make them probabilities.")
-@click.option("--row-id", help="Column that tells rows apart: no feature.")
+@column_options
 @click.option(
     "--engine",
     default="local",
     show_default=True,
     help="Where files are read: local; dask, spark or ray, also with :ADDRESS.",
 )
-@click.option("--memory", default="2GB", show_default=True, help="What the audit may take.")
-@click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder to go on from if killed.")
-@_audit_options
-def audit(files: tuple[str, ...], label: str, scores: tuple[str, ...], **options: Any) -> None:
+@click.option("--memory", default="2GB", show_default=True, help="Memory limit.")
+@click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder to resume from if killed.")
+@audit_options
+def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
     """Audit the scores in FILES (Parquet, CSV, Arrow; folders and patterns of them; NPZ; - for stdin).
 
-    Tables are read in passes, so that they may be larger than memory.
+    Tables are read in passes, so they may be larger than memory.
     """
     from epiloss.sources.whole_files import read_whole
+    from epiloss.streaming.run import audit_table
 
-    _check_output(options, _named_files(files))
+    check_output(options, named_files(files))
     alone = read_whole(files[0]) if len(files) == 1 else None
-    options["exclude"] = list(options["exclude"])
-    for name in ("features", "display", "classes"):
+    source = list(files) if alone is None else alone
+    for name in ("features", "classes"):
         options[name] = list(options[name]) or None
-    _run(
-        options,
-        names=scores,
-        y_true=label,
-        y_prob=list(scores),
-        X=list(files) if alone is None else alone,
-    )
+    _run(options, lambda chosen: audit_table(source, score=list(scores), **chosen), names=scores)
 
 
 @cli.command()
 @click.argument("repair", type=click.Path(dir_okay=False))
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
-)
+@score_option()
 @click.option("--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
-@click.option("--logits", is_flag=True, help="Scores are logits: make them probabilities.")
+@logits_option()
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 def apply(
     repair: str, files: tuple[str, ...], scores: tuple[str, ...], output: str, logits: bool, force: bool
 ) -> None:
     """Repair the scores in FILES by a saved REPAIR; the columns that it learned from must be there.
 
-    Tables are read batch by batch, so that they may be larger than memory.
+    Tables are read batch by batch, so they may be larger than memory.
     """
     from epiloss.repair import load_repair
     from epiloss.repair.apply_table import repair_table
     from epiloss.sources.whole_files import read_whole
 
-    _check_output({"output": output, "force": force}, [repair, *_named_files(files)])
+    check_output({"output": output, "force": force}, [repair, *named_files(files)])
     loaded = load_repair(repair)
     alone = read_whole(files[0]) if len(files) == 1 else None
     tables = list(files) if alone is None else alone
     written: list[int] = []
-    _write(
-        output, lambda path: written.append(repair_table(loaded, tables, scores, path, logits=logits))
-    )
+    write(output, lambda path: written.append(repair_table(loaded, tables, scores, path, logits=logits)))
     click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 
 @cli.command()
-@_audit_options
+@audit_options
 def demo(**options: Any) -> None:
     """Audit a logistic model of income on bundled census data."""
+    from epiloss.auditing.run import audit as run_audit
     from epiloss.datasets import load_census_income
 
-    _check_output(options)
+    check_output(options)
     data = load_census_income()
     options["recalibrate"] = options["recalibrate"] or "isotonic"
     click.echo(
@@ -236,7 +102,8 @@ def demo(**options: Any) -> None:
         "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",
         err=True,
     )
-    _run(options, y_true=data.y, y_prob=data.scores, X=data.X)
+    with working(f"auditing {len(data.y):,} rows"):
+        _run(options, lambda chosen: run_audit(data.y, data.scores, data.X, **chosen))
 
 
 def main() -> None:
@@ -253,7 +120,7 @@ def main() -> None:
     except (OptionError, MissingExtraError) as error:
         _fail(error, EXIT_USAGE)
     except NoColumnError as error:
-        _fail(error.named(_SWITCHES), EXIT_DATA)
+        _fail(error.named(SWITCHES), EXIT_DATA)
     except DataError as error:
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
@@ -275,25 +142,26 @@ def _let_go_of_output() -> None:
 
 def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Say what a warning says, and nothing of where in the code it came from."""
-    click.echo(f"note: {printable(_spoken(str(message)))}", err=True)
+    click.echo(f"note: {printable(spoken(str(message)))}", err=True)
 
 
-def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data: Any) -> None:
+def _run(
+    options: dict[str, Any],
+    run_audit: Callable[[dict[str, Any]], Audit],
+    *,
+    names: tuple[str, ...] = ("score",),
+) -> None:
     from epiloss.analysis.gate import checks, read_limits
-    from epiloss.auditing.run import audit as run_audit
 
     as_json, output, report = (options.pop(name) for name in ("as_json", "output", "report"))
     repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     options.pop("force")
     limits = read_limits(options.pop("fail_above"))
-    options = {name: value for name, value in options.items() if value is not None}
-    in_passes = isinstance(data["y_true"], str)  # which show how far they have come
-    with nullcontext() if in_passes else _working(f"auditing {len(data['y_true']):,} rows"):
-        result: Audit = run_audit(**data, **options)
-    for path, write in ((output, result.to_json), (report, result.to_html)):
+    result = run_audit(_chosen(options))
+    for path, save in ((output, result.to_json), (report, result.to_html)):
         if path:
-            _write(path, write)
-    loop = _repaired(result, repair, names) if repair["repair"] or repair["save_repair"] else None
+            write(path, save)
+    loop = repaired(result, repair, names) if repair["repair"] or repair["save_repair"] else None
     gate = checks(result, limits)
     if as_json:
         plain = result.to_dict() | ({} if loop is None else {"repair": loop.to_dict()})
@@ -301,107 +169,24 @@ def _run(options: dict[str, Any], *, names: tuple[str, ...] = ("score",), **data
         click.echo(json.dumps(plain, indent=1, allow_nan=False))
     else:
         lines = (str(result) if loop is None else f"{result}\n\n{loop}").splitlines()
-        click.echo("\n".join(_spoken(one) if one.startswith("note: ") else one for one in lines))
+        click.echo("\n".join(spoken(one) if one.startswith("note: ") else one for one in lines))
     for one in gate:
-        click.echo(f"gate {'failed' if one.failed else 'passed'}: {one}", err=True)
+        click.echo(f"Gate {'failed' if one.failed else 'passed'}: {one}", err=True)
     if any(one.failed for one in gate):
         sys.exit(EXIT_GATE)
 
 
-def _repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...]) -> RepairResult:
-    """Repair, measure, and write what was asked for."""
-    from epiloss.repair import RegionRecalibrator
-    from epiloss.sources.whole_files import write_table
+def _chosen(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given; all others have the defaults of the Python call."""
+    from epiloss.partition import Tree
 
-    with _working("repairing"):
-        loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
-    if repair["repair"]:
-        columns = {"row": loop.rows, **_score_columns(scores, loop)}
-        _write(repair["repair"], lambda path: write_table(path, columns))
-    if repair["save_repair"]:
-        _write(repair["save_repair"], loop.repair.save)
-    return loop
-
-
-def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]:
-    """Return repaired scores under the names of the given ones."""
-    scores, positive = loop.scores, loop.repair.positive_
-    if len(names) == 1:
-        columns = [scores]
-    elif scores.ndim == 1:  # of two classes the positive one's is audited
-        columns = [scores if k == positive else 1 - scores for k in range(2)]
-    else:
-        columns = list(scores.T)
-    return {f"{name}_repaired": column for name, column in zip(names, columns, strict=True)}
-
-
-def _write(path: str, write: Callable[[str], object]) -> None:
-    try:
-        write(path)
-    except OSError as error:
-        reason = error.strerror or str(error).rstrip(".")  # pyarrow gives no number
-        raise DataError(f"cannot write {path!r}: {reason}. It is as it was before.") from error
-
-
-def _check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> None:
-    for path in (options.get(name) for name in ("output", "report", "repair", "save_repair")):
-        if path and any(Path(one).exists() and _holds(one, path) for one in inputs):
-            raise click.UsageError(f"{path!r} is read, and may not be written too. Name another file.")
-        if path and Path(path).exists() and not options["force"]:
-            raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
-        if path and not Path(path).parent.is_dir():
-            raise DataError(f"cannot write {path!r}: its folder does not exist. Make it first.")
-    if options.get("groups") and (options.get("repair") or options.get("save_repair")):
-        raise click.UsageError(
-            "a repair learns from features, and --groups takes their place. Leave one of them out."
-        )
-
-
-def _named_files(names: Sequence[str]) -> list[str]:
-    """Return files and folders that are named, also by patterns."""
-    return [found for name in names for found in ([name] if Path(name).exists() else glob.glob(name))]
-
-
-def _holds(given: str, path: str) -> bool:
-    """Tell whether a file is the one that is given, or lies in the folder that is."""
-    if not Path(path).exists():
-        return False
-    return os.path.samefile(given, path) or Path(given).resolve() in Path(path).resolve().parents
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """Show that work goes on, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"{what} ..."):
-        yield
-
-
-def _spoken(text: str) -> str:
-    """Return a sentence with the options of Python called as they are here.
-
-    >>> _spoken("Pass drop_missing=True to leave such rows out; 'y_true=' is a name.")
-    "Pass --drop-missing to leave such rows out; 'y_true=' is a name."
-    >>> _spoken("y_true must hold two classes. Pass task='joint' or classes=[...].")
-    "--label must hold two classes. Pass --task 'joint' or --class."
-    """
-
-    def option(found: re.Match[str]) -> str:
-        switch, name = found.groups()
-        if switch is None and name is None:
-            return found.group()
-        said = _SWITCHES[switch or name]
-        next_sign = text[found.end() : found.end() + 1]
-        value_follows = found.group().endswith("=") and next_sign.strip(" ,.;)")
-        return f"{said} " if value_follows else said
-
-    return _SPOKEN.sub(option, text)
+    given = {name: value for name, value in options.items() if value is not None}
+    ratio = given.pop("region_ratio", None)
+    if ratio is not None and given.get("partition", "tree") == "tree":
+        given["partition"] = Tree(ratio)
+    return given
 
 
 def _fail(error: Exception, code: int) -> None:
-    click.echo(f"epiloss: {printable(_spoken(str(error)))}", err=True)
+    click.echo(f"epiloss: {printable(spoken(str(error)))}", err=True)
     sys.exit(code)

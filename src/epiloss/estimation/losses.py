@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.region_stats import RegionStats
 from epiloss.scoring import LogLoss, ScoringRule
+
+if TYPE_CHECKING:
+    from epiloss.estimation.region_stats import RegionStats
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError, Remark
 from epiloss.input.features import Features
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,14 @@ class Groups:
     def take(self, rows: Codes) -> Groups:
         """Return the groups of some rows."""
         return Groups(self.codes[rows], self.names)
+
+
+class RegionSource(Enum):
+    """Where the regions of an audit come from."""
+
+    LEARNED = "learned"
+    SUBGROUPS = "subgroups"
+    NONE = "none"  # neither features nor subgroups: each level set is one region
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,13 @@ class Problem:
             claimed=None if self.claimed is None else self.claimed[rows],
             subgroups={name: groups.take(rows) for name, groups in self.subgroups.items()},
         )
+
+    @property
+    def region_source(self) -> RegionSource:
+        """Where the regions come from."""
+        if self.groups is not None:
+            return RegionSource.SUBGROUPS
+        return RegionSource.NONE if self.features is None else RegionSource.LEARNED
 
     def by_subgroup(self, name: str) -> Problem:
         """Return the same rows with the subgroups of one column as their only regions."""

@@ -73,8 +73,8 @@ def remarks_on(problem: Problem) -> list[Remark]:
             remarks.append(
                 Remark(
                     "label-leak",
-                    f"column {leak!r} tells the label of every row. If it is known only with the outcome, "
-                    "leave it out: all that is found rests on it.",
+                    f"column {leak!r} tells the label of every row. If it is known only with the "
+                    "outcome, leave it out: all that is found rests on it.",
                 )
             )
     empty = [] if problem.features is None else empty_columns(problem.features)

@@ -1,6 +1,5 @@
 """What to do about it: probabilities corrected by region, learned, saved and applied."""
 
-from epiloss.repair.estimators import RegionRecalibratedClassifier, RegionRecalibrator
-from epiloss.repair.saved import load_repair
+from epiloss.repair.estimators import RegionRecalibratedClassifier, RegionRecalibrator, load_repair
 
 __all__ = ["RegionRecalibratedClassifier", "RegionRecalibrator", "load_repair"]

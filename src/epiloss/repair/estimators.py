@@ -24,6 +24,7 @@ from epiloss.input.features import Features
 from epiloss.input.problem import Problem, Reading
 from epiloss.repair.base import BinaryRepair
 from epiloss.repair.fitting import RepairPlan, Rows, fit_repairs
+from epiloss.repair.saved import read_repair, save_repair
 from epiloss.scoring import resolve_rule
 
 
@@ -137,8 +138,6 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
     def save(self, path: str | Path) -> None:
         """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads."""
-        from epiloss.repair.saved import save_repair
-
         save_repair(self, path)
 
     def _plan(self) -> RepairPlan:
@@ -160,6 +159,25 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
             learner,
             self.n_jobs,
         )
+
+
+def load_repair(path: str | Path) -> RegionRecalibrator:
+    """Read a repair that ``RegionRecalibrator.save`` has written; nothing in the file is run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from epiloss.simulate import Sigmoid
+    >>> sample = Sigmoid(perturbation="step").sample(1_000)
+    >>> repair = RegionRecalibrator("regions").fit(sample.y, sample.scores, sample.X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     repair.save(f"{folder}/repair.json")
+    ...     again = load_repair(f"{folder}/repair.json")
+    >>> better = (one.predict(sample.scores, sample.X) for one in (repair, again))
+    >>> bool(np.array_equal(*better))
+    True
+    """
+    return read_repair(path, RegionRecalibrator())
 
 
 def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:

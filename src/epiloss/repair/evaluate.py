@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from epiloss._json import SCHEMA, SavedAsJson, for_json
 from epiloss._random import stream
+from epiloss._saving import SCHEMA, SavedAsJson, for_json
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.differences import LOSSES, paired_difference

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._files import write_text
 from epiloss._kernels.reference_trees import NODE, Records
+from epiloss._saving import write_text
 from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.crossfit.learners import Projection
@@ -21,9 +21,11 @@ from epiloss.input.features import Features
 from epiloss.partition.forest import Forest
 from epiloss.repair.base import BinaryRepair, Correction
 from epiloss.repair.boosted import BoostedCorrection, LinearAndTrees
-from epiloss.repair.estimators import RegionRecalibrator
 from epiloss.repair.regional import RegionalCorrection
 from epiloss.repair.trees import TreeSum
+
+if TYPE_CHECKING:
+    from epiloss.repair.estimators import RegionRecalibrator
 
 FORMAT, SCHEMA = "epiloss repair", 1
 _MOST_BYTES = 2**26  # a byte of JSON can take twenty of memory
@@ -34,8 +36,8 @@ def save_repair(repair: RegionRecalibrator, path: str | Path) -> None:
     write_text(path, json.dumps(as_plain(repair), allow_nan=False) + "\n")
 
 
-def load_repair(path: str | Path) -> RegionRecalibrator:
-    """Read a repair; a file that is none is told in one sentence."""
+def read_repair(path: str | Path, repair: RegionRecalibrator) -> RegionRecalibrator:
+    """Fill an unfitted repair from a file; one that is none is told in one sentence."""
     try:
         if Path(path).stat().st_size > _MOST_BYTES:
             raise DataError(f"{str(path)!r} is too large for a repair: over {_MOST_BYTES:,} bytes.")
@@ -50,7 +52,7 @@ def load_repair(path: str | Path) -> RegionRecalibrator:
             "RegionRecalibrator.save has written."
         ) from error
     try:
-        return from_plain(plain)
+        return from_plain(plain, repair)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError) as error:
         if isinstance(error, DataError):
             raise
@@ -82,8 +84,8 @@ def as_plain(repair: RegionRecalibrator) -> dict[str, Any]:
     }
 
 
-def from_plain(plain: Any) -> RegionRecalibrator:
-    """Return the repair that :func:`as_plain` has written down."""
+def from_plain(plain: Any, repair: RegionRecalibrator) -> RegionRecalibrator:
+    """Fill an unfitted repair with what :func:`as_plain` has written down."""
     if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
         raise DataError(f"this is no repair: its 'format' must be {FORMAT!r}.")
     if plain["schema"] != SCHEMA:
@@ -93,9 +95,8 @@ def from_plain(plain: Any) -> RegionRecalibrator:
         )
     names = tuple(str(name) for name in plain["names"])
     categories = {int(j): tuple(map(str, levels)) for j, levels in plain["categories"].items()}
-    known = RegionRecalibrator().get_params()
-    options = {name: value for name, value in plain["options"].items() if name in known}
-    repair = RegionRecalibrator(**options)
+    known = repair.get_params()
+    repair.set_params(**{name: value for name, value in plain["options"].items() if name in known})
     repair.features_in_ = Features(
         np.empty((0, len(names))),
         names,

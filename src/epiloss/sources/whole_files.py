@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
 from epiloss.sources.arrow import IDENTIFIER, arrow
 from epiloss.sources.files import in_words, read_table

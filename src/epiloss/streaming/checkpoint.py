@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from epiloss._files import replacing
+from epiloss._saving import replacing
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.region_stats import FIELDS
 from epiloss.sources.arrow import arrow

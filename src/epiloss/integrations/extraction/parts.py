@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epiloss._files import replacing, write_text
+from epiloss._saving import replacing, write_text
 from epiloss.errors import DataError, OptionError
 from epiloss.sources.arrow import arrow
 

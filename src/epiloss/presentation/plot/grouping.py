@@ -87,10 +87,12 @@ class GroupingDisplay:
         self.is_noise = (self.low <= regions["expected"]) & (regions["expected"] <= self.high)
 
     @classmethod
-    def from_audit(cls, result: Audit, *, name: str | None = None) -> GroupingDisplay:
-        """Show a result that is there already."""
+    def from_audit(
+        cls, result: Audit, *, name: str | None = None, partition: Any = None
+    ) -> GroupingDisplay:
+        """Show a result that is there already, with its own regions or those of another partition."""
         refuse_several_classes(result, "a grouping diagram")
-        return cls(result, name)
+        return cls(result if partition is None else repartitioned(result, partition), name)
 
     @classmethod
     def from_predictions(

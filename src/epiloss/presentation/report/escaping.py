@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from epiloss._json import for_json
+from epiloss._saving import for_json
 
 _LONGEST = 600  # characters of one text
 _LONGEST_SENTENCE = 4_000  # which may hold several

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from epiloss.auditing.ledger import regions_by
-from epiloss.auditing.result import Audit, RegionSource
+from epiloss.auditing.result import Audit
 from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
 from epiloss.estimate import Estimate
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
+from epiloss.input.problem import RegionSource
 from epiloss.number_format import loss_spec, rate_spec
 from epiloss.partition import Tree
 

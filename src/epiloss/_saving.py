@@ -1,12 +1,20 @@
-"""Outputs are written beside their place and renamed, so that nothing is ever half-written."""
+"""Results on disk: files that are never half-written, and results as plain JSON."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SCHEMA = 2  # of to_dict and to_json
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -46,3 +54,31 @@ def _settle(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class SavedAsJson(ABC):
+    """A result that can be written as JSON."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain Python values; what is not finite becomes None."""
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the result as JSON, and write it to ``path`` if there is one."""
+        text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+        if path is not None:
+            write_text(path, text + "\n")
+        return text
+
+
+def for_json(value: Any) -> Any:
+    """Return the value with floats that JSON does not know replaced by None."""
+    if isinstance(value, dict):
+        return {name: for_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_json(part) for part in value]
+    if isinstance(value, np.generic):
+        return for_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
