@@ -77,7 +77,7 @@ def child(job: Job, multiple: float, path: str) -> None:
                 warnings.simplefilter("ignore")  # of small bins
                 glest.GLEstimator(p, "decision_tree", random_state=0).fit(X, y).metrics()
         else:
-            epiloss.audit(y, p, X, method="auto" if job.who == DEFAULT else "partition")
+            epiloss.audit(y, p, X, method="crossfit" if job.who == DEFAULT else "partition")
 
     run(*rows(2_000))  # loads everything
     given = None if job.who == FILE else rows(job.n)
@@ -87,7 +87,7 @@ def child(job: Job, multiple: float, path: str) -> None:
     room = used + int(multiple * 8 * job.n * (job.d + 2))
     resource.setrlimit(resource.RLIMIT_AS, (room, room))
     if given is None:
-        epiloss.audit("y", "p", path, method="partition", memory="100MB")
+        epiloss.audit_table(path, label="y", score="p", method="partition", memory="100MB")
     else:
         run(*given)
 

@@ -156,7 +156,9 @@ def one(engine: str, folder: str, n_jobs: int, kill: float | None, memory: int) 
     running = resolve_engine(_engine(engine), n_jobs)
     killer = None if kill is None else Killing(running, kill)
     start, before = time.perf_counter(), os.times()
-    result = run_audit("label", "score", folder, engine=killer or running, memory=memory, n_jobs=n_jobs)
+    result = run_audit(
+        folder, label="label", score="score", engine=killer or running, memory=memory, n_jobs=n_jobs
+    )
     wall, after = time.perf_counter() - start, os.times()
     cpu = sum(after[k] - before[k] for k in (0, 1))
     text = json.dumps(result.to_dict(), sort_keys=True)

@@ -35,6 +35,7 @@ from scipy.special import expit
 import epiloss
 from epiloss._typing import Floats
 from epiloss.input.features import Features
+from epiloss.partition import Tree
 
 WARM_UP = 500
 EMBEDDED = 768  # from so many columns on they are 32-bit floats of low rank plus noise
@@ -121,7 +122,7 @@ def run_epiloss(data: Data) -> str:
             data.scores,
             data.X,
             method="partition",
-            region_ratio=ROWS_PER_LEAF,
+            partition=Tree(ROWS_PER_LEAF),
             swap=False,
         )
     )

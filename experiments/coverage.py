@@ -267,7 +267,7 @@ def crossfit_target(models: Sequence[Fitted], rows: Sample) -> float:
 def run_task(task: Task) -> Repetition:
     """Draw one sample, audit it and compare every estimate with what it is for.
 
-    The bounds are those of ``epiloss.audit(..., method="auto")``, bit for bit.
+    The bounds are those of ``epiloss.audit(..., method="crossfit")``, bit for bit.
     """
     cell = task.cell
     sequence = _seed_sequence(task.seed, cell.setting, cell.n, task.repetition)
@@ -284,8 +284,8 @@ def run_task(task: Task) -> Repetition:
         sample.X,
         method="partition",
         partition=partitioner,
-        bins=cell.bins,
-        level=LEVEL,
+        n_bins=cell.bins,
+        confidence_level=LEVEL,
         random_state=random_state,
     )
     assert audit.partition_bound is not None  # there are features
@@ -303,7 +303,7 @@ def run_task(task: Task) -> Repetition:
 def _without_features(task: Task, rows: Sample, random_state: int) -> Repetition:
     """Return the outcomes that need no features, by another rule."""
     truth = true_losses(task.cell.setting, task.rule)
-    options: dict[str, Any] = {"rule": task.rule, "bins": task.cell.bins, "level": LEVEL}
+    options: dict[str, Any] = {"rule": task.rule, "n_bins": task.cell.bins, "level": LEVEL}
     audit = epiloss.audit(rows.y, rows.scores, random_state=random_state, **options)
     names = ("calibration_loss", "score")
     outcomes = {name: Outcome(getattr(audit, name), truth[name]) for name in names}

@@ -110,7 +110,7 @@ def binned(bins: int, sample: Sample) -> Binned:
     edges = np.linspace(0, 1, bins + 1)
     gap = bins * np.diff(edges**2 / 2 - edges**3 / 3)
     induced = 1 / (12 * bins**2)
-    found = epiloss.audit(sample.y, sample.scores, groups=sample.X[:, 0] > 0, bins=bins)
+    found = epiloss.audit(sample.y, sample.scores, subgroups=sample.X[:, 0] > 0, n_bins=bins)
     return Binned(bins, 1 / 30 + induced, induced, float(np.mean(gap**2)), found)
 
 

@@ -26,6 +26,7 @@ from threadpoolctl import threadpool_limits
 import epiloss
 from epiloss import Audit, Estimate
 from epiloss._saving import for_json, write_text
+from epiloss.partition import Tree
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
 REGION_RATIO = 30
@@ -111,8 +112,8 @@ def measure(
             task=task,
             classes=classes,
             recalibrate="isotonic",
-            region_ratio=REGION_RATIO,
-            method="auto" if crossfit else "partition",
+            partition=Tree(REGION_RATIO),
+            method="crossfit" if crossfit else "partition",
             display=display,
             clusters=clusters,
             random_state=seed,
@@ -165,8 +166,8 @@ def doubled(estimate: Estimate) -> Estimate:
 
 def accuracy(result: Audit) -> float:
     """Return how often the likeliest class was the right one; a tie at one half counts as positive."""
-    assert result.evidence is not None
-    problem = result.evidence.problem
+    assert result.details is not None
+    problem = result.details.problem
     if problem.scores.ndim == 2:
         return float(np.mean(problem.scores.argmax(axis=1) == problem.labels))
     return float(np.mean((problem.scores >= 0.5) == (problem.labels == problem.positive)))

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 import epiloss
 from epiloss import Estimate
 from epiloss._typing import Floats
+from epiloss.partition import Tree
 from protocol import (
     REGION_RATIO,
     MissingError,
@@ -152,7 +153,7 @@ def measured(one: Scored, seed: int) -> Found:
     shared: dict[str, Any] = {"clusters": domain.clusters, "random_state": seed}
     direct = [epiloss.audit(domain.labels, p, **shared) for p in both]
     bounds = {
-        name: [epiloss.audit(one.y, p, X, region_ratio=REGION_RATIO, **shared) for p in both]
+        name: [epiloss.audit(one.y, p, X, partition=Tree(REGION_RATIO), **shared) for p in both]
         for name, X in progress(one.features.items(), domain.name, len(one.features))
     }
     partition, crossfit = {}, {}

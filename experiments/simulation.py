@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss._saving import write_text
+from epiloss.partition import Tree
 from epiloss.simulate import Sigmoid
 
 PROBLEM = Sigmoid()
@@ -71,7 +72,7 @@ class Reference:
 
 SWEEPS: Mapping[str, tuple[int, ...]] = {
     "region_ratio": (2, 5, 12, 30, 100),  # at 15 bins
-    "bins": (1, 2, 5, 10, 15, 30),  # at a ratio of 30
+    "n_bins": (1, 2, 5, 10, 15, 30),  # at a ratio of 30
 }
 REFERENCES = {
     ("region_ratio", 5): Reference(148, 54.4, 86, 11),
@@ -116,8 +117,8 @@ def run_trial(seed: np.random.SeedSequence, n: int) -> Trial:
             sample.X,
             task="binary",
             method="partition",
-            bins=one.bins,
-            region_ratio=one.region_ratio,
+            n_bins=one.bins,
+            partition=Tree(one.region_ratio),
             swap=one.swap,
             random_state=random_state,
         )

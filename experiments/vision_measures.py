@@ -120,7 +120,7 @@ def by_group(one: Predictions, seed: int) -> Audit:
     """Audit the top label by the groups that are known: renditions, corruptions."""
     hit = np.asarray(one.p).argmax(axis=1) == np.asarray(one.y)
     top = np.asarray(one.p).max(axis=1)
-    return epiloss.audit(hit, top, groups=one.groups, task="binary", random_state=seed)
+    return epiloss.audit(hit, top, subgroups=one.groups, task="binary", random_state=seed)
 
 
 def heterogeneity(audits: Mapping[str, Audit], path: Path) -> Path:

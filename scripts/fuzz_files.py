@@ -165,7 +165,7 @@ def repairs() -> Mapping[str, bytes]:
 
 def audit_of(path: Path, **options: Any) -> None:
     """Audit a file, and print the result in every form."""
-    result = epiloss.audit("label", "score", str(path), method="partition", **options)
+    result = epiloss.audit_table(str(path), label="label", score="score", method="partition", **options)
     str(result)
     json.dumps(result.to_dict(), allow_nan=False)
 
@@ -181,7 +181,7 @@ def audit_whole(path: Path) -> None:
     if whole is None:
         audit_of(path)
     else:
-        epiloss.audit("label", "score", whole, method="partition")
+        epiloss.audit_table(whole, label="label", score="score", method="partition")
 
 
 def read_file(path: Path) -> None:

@@ -113,7 +113,7 @@ def grouping_diagram_simulated(_: Census) -> Any:
 def comparison(census: Census) -> Any:
     """Draw five models, before and after recalibration."""
     data = census.data
-    result = epiloss.compare(census.models, data.y, data.X, recalibrate="isotonic", method="partition")
+    result = epiloss.compare(data.y, census.models, data.X, recalibrate="isotonic", method="partition")
     return result.plot().figure_
 
 
@@ -133,7 +133,7 @@ def heterogeneity(census: Census) -> Any:
     """Draw levels of education, in three models."""
     chosen = ("logistic regression", "logistic regression, numbers only", "gradient boosting")
     audits = {
-        name: epiloss.audit(census.data.y, census.models[name], groups=census.education)
+        name: epiloss.audit(census.data.y, census.models[name], subgroups=census.education)
         for name in chosen
     }
     return HeterogeneityDisplay.from_audits(audits).plot(smallest=200).figure_

@@ -62,10 +62,10 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
     classes = MultiClass(n_classes=3).sample(6 * N)
     many = (classes.y, classes.scores, classes.X)
     jobs: dict[str, Any] = {"n_jobs": n_jobs}
-    options: dict[str, Any] = {"bins": 6, "sample_weight": weights, "clusters": clusters, **jobs}
-    named = epiloss.audit(y, s, data, rule="log", binning="quantile", recalibrate="sigmoid", **options)
+    options: dict[str, Any] = {"n_bins": 6, "sample_weight": weights, "clusters": clusters, **jobs}
+    named = epiloss.audit(y, s, data, rule="log", strategy="quantile", recalibrate="sigmoid", **options)
     models = {"given": s, "squared": s**2}
-    compared = epiloss.compare(models, y, X, recalibrate="isotonic", method="partition", **jobs)
+    compared = epiloss.compare(y, models, X, recalibrate="isotonic", method="partition", **jobs)
     plain = epiloss.audit(y, s, X, **jobs)
     repair = plain.repair()
     columns: dict[str, Any] = {"memory": "14MB", **jobs}
@@ -75,7 +75,7 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
         "wide features": epiloss.audit(y[few], s[few], wide, **jobs),
         "wide repair": wide_repair.predict(wide, s[few]).tolist(),
         "repeats": epiloss.audit(y, s, data, repeats=3, adjust="max", method="partition", **jobs),
-        "groups": epiloss.audit(y, s, groups=data["city"], curve="lowess", **jobs),
+        "subgroups": epiloss.audit(y, s, subgroups=data["city"], curve="lowess", **jobs),
         "clusters of features": epiloss.audit(*many, partition="kmeans", method="partition", **jobs),
         "whole score vectors": epiloss.audit(*many, task="joint", **jobs),
         "each class": epiloss.audit(*(one[:N] for one in many), task="classwise", **jobs),
@@ -87,9 +87,9 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
         "drift": epiloss.drift((y[:600], s[:600], X[:600]), (y[600:], s[600:], X[600:]), **jobs),
         "repair": [repair.to_json(), repair.scores.tolist()],
         "regret": epiloss.regret(plain).to_json(),
-        "files": epiloss.audit("label", "score", folder / "two", **columns),
+        "files": epiloss.audit_table(folder / "two", label="label", score="score", **columns),
     }
-    one_file = epiloss.audit("label", "score", folder / "one", **columns)
+    one_file = epiloss.audit_table(folder / "one", label="label", score="score", **columns)
     assert one_file.to_json() == results["files"].to_json(), "files depend on how rows are dealt to them"
     return {
         name: digest(one.to_json() if hasattr(one, "to_json") else json.dumps(one))

@@ -80,7 +80,7 @@ for bins in counts:
     audits = []
     for seed in range(REPETITIONS):
         sample = smooth.sample(6_000, random_state=seed)
-        audits.append(epiloss.audit(sample.y, sample.scores, sample.X, bins=bins, method="partition"))
+        audits.append(epiloss.audit(sample.y, sample.scores, sample.X, n_bins=bins, method="partition"))
     lines["plugin"].append(float(np.mean([one.plugin for one in audits])))
     lines["less bias"].append(float(np.mean([one.explained for one in audits])))
     lines["less bias and induced"].append(float(np.mean([one.grouping_loss.value for one in audits])))

@@ -52,7 +52,7 @@ models = {"told": scores(X), "not told": scores(X.drop(columns=left_out))}
 # of equal score* differ by group. That is calibration within groups; where it holds, the score is
 # sufficient. ``sensitive_features=``, fairlearn's word, is accepted for ``groups=``.
 
-audits = {name: epiloss.audit(y, p, groups=sex) for name, p in models.items()}
+audits = {name: epiloss.audit(y, p, subgroups=sex) for name, p in models.items()}
 print(audits["not told"])
 
 # %%
@@ -83,7 +83,7 @@ audits["not told"].plot(partition=None)
 
 age = np.where(data.X["age"][~train] < 40, "under 40", "40 or over")
 crossed = [f"{one}, {other}" for one, other in zip(sex, age, strict=True)]
-by_both = {name: epiloss.audit(y, p, groups=crossed) for name, p in models.items()}
+by_both = {name: epiloss.audit(y, p, subgroups=crossed) for name, p in models.items()}
 HeterogeneityDisplay.from_audits(by_both).plot()
 
 # %%

@@ -71,8 +71,14 @@ print(f"{file.name}, {file.stat().st_size / 1e6:.1f} MB")
 # never split between learning and testing, and counted as dependent in the intervals. With ten
 # classes the task is the top label: *is the digit that the network says the right one?*
 
-result = epiloss.audit(
-    "y", "scores", file, features=["features"], clusters="id", classes=range(10), method="crossfit"
+result = epiloss.audit_table(
+    file,
+    label="y",
+    score="scores",
+    features=["features"],
+    clusters="id",
+    classes=range(10),
+    method="crossfit",
 )
 print(result)
 
@@ -154,8 +160,14 @@ file = epiloss.extract(bert, batches(met), folder / "bert.parquet", scores=lambd
 
 table = datasets.Dataset.from_parquet(str(file), cache_dir=str(folder / "cache"))
 table = table.add_column("text", met["text"])
-result = epiloss.audit(
-    "y", "scores", table, features=["features"], display="text", exclude=["id"], method="crossfit"
+result = epiloss.audit_table(
+    table,
+    label="y",
+    score="scores",
+    features=["features"],
+    display="text",
+    exclude=["id"],
+    method="crossfit",
 )
 print(result)
 
@@ -165,7 +177,7 @@ print(result)
 
 hardly = np.array([text.startswith("hardly") for text in met["text"]])
 labels, scores = np.asarray(table["y"]), np.asarray(table["scores"])
-by_word = epiloss.audit(labels, scores, groups=np.where(hardly, "hardly ...", "others"))
+by_word = epiloss.audit(labels, scores, subgroups=np.where(hardly, "hardly ...", "others"))
 print(f"explained by that word: {by_word.grouping_loss:.4f} of at least {result.grouping_loss:.4f}")
 
 # %%

@@ -103,7 +103,7 @@ result.plot()
 groups = [
     f"{sign}, carries: {carries}" for sign, carries in zip(known["sign"], known["carries"], strict=True)
 ]
-by_kind = epiloss.audit(correct, p, groups=groups)
+by_kind = epiloss.audit(correct, p, subgroups=groups)
 print(f"explained by the kind of question: {by_kind.grouping_loss:z.4f}")
 HeterogeneityDisplay.from_audits({"answers": by_kind}).plot()
 

@@ -35,7 +35,7 @@ print(f"{sum(file.stat().st_size for file in logs.iterdir()) / 1e6:.0f} MB")
 # %%
 # ``memory`` bounds the sample, and with it what the audit may take, however many rows there are.
 
-result = epiloss.audit("label", "score", logs, memory="200MB")
+result = epiloss.audit_table(logs, label="label", score="score", memory="200MB")
 print(result)
 print(f"\nin truth: grouping loss {problem.truth().grouping_loss:.5f}")
 
@@ -51,7 +51,7 @@ result.plot()
 # What is added up is whole numbers, so that the order of files, the size of batches and who adds
 # leave no trace.
 
-two = epiloss.audit("label", "score", logs, memory="200MB", n_jobs=2)
+two = epiloss.audit_table(logs, label="label", score="score", memory="200MB", n_jobs=2)
 print("two processes:", two.grouping_loss == result.grouping_loss)
 
 # %%
@@ -61,7 +61,7 @@ print("two processes:", two.grouping_loss == result.grouping_loss)
 from distributed import Client
 
 with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-    spread = epiloss.audit("label", "score", logs, memory="200MB", engine=client)
+    spread = epiloss.audit_table(logs, label="label", score="score", memory="200MB", engine=client)
 print("dask:", spread.grouping_loss == result.grouping_loss)
 
 # %%
@@ -77,7 +77,7 @@ for package, engine in {"ray": "ray", "pyspark": "spark:local[2]"}.items():
     if find_spec(package) is None:
         print(f"{package} is not installed")
         continue
-    spread = epiloss.audit("label", "score", logs, memory="200MB", engine=engine)
+    spread = epiloss.audit_table(logs, label="label", score="score", memory="200MB", engine=engine)
     print(f"{package}:", spread.grouping_loss == result.grouping_loss)
 
 # %%
@@ -90,7 +90,7 @@ for package, engine in {"ray": "ray", "pyspark": "spark:local[2]"}.items():
 import polars
 
 recent = polars.scan_parquet(logs / "*.parquet").filter(polars.col("x0") > 0).drop("x5")
-part = epiloss.audit("label", "score", recent, memory="200MB")
+part = epiloss.audit_table(recent, label="label", score="score", memory="200MB")
 print(f"{part.n_samples:,} rows, grouping loss at least {part.grouping_loss:.5f}")
 
 # %%
@@ -100,8 +100,8 @@ print(f"{part.n_samples:,} rows, grouping loss at least {part.grouping_loss:.5f}
 # options goes on from there; once finished, it answers without reading the files again.
 
 kept = folder / "kept"
-once = epiloss.audit("label", "score", logs, memory="200MB", checkpoint=kept)
-again = epiloss.audit("label", "score", logs, memory="200MB", checkpoint=kept)
+once = epiloss.audit_table(logs, label="label", score="score", memory="200MB", checkpoint=kept)
+again = epiloss.audit_table(logs, label="label", score="score", memory="200MB", checkpoint=kept)
 print("the same:", once.grouping_loss == again.grouping_loss)
 
 # %%

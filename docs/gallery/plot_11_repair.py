@@ -103,7 +103,7 @@ plt.show()
 # ``compare`` tests the difference of two models on the same rows, ``drift`` that of one model on
 # two samples.
 
-compared = epiloss.compare({"old": given, "repaired": better}, y, apply, method="partition")
+compared = epiloss.compare(y, {"old": given, "repaired": better}, apply, method="partition")
 print(compared)
 
 # %%

@@ -12,7 +12,6 @@ from epiloss.input.problem import RegionSource
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
 
-    pass
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")
 

@@ -1,0 +1,190 @@
+"""Two data sets on the same regions: no drift where there is none, and drift where there is."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import epiloss
+from epiloss.analysis.drift import Drift
+from epiloss.partition import Tree
+from epiloss.simulate import MultiClass, Problem, Sigmoid
+
+LOSSES = ["score", "calibration_loss", "grouping_loss"]
+STEP = Sigmoid(perturbation="step")
+
+
+def drawn(problem: Problem, n: int, seed: int) -> tuple[Any, Any, Any]:
+    sample = problem.sample(n, random_state=seed)
+    return sample.y, sample.scores, sample.X
+
+
+def drifted(before: Problem, after: Problem, n: int = 3_000, **options: Any) -> Drift:
+    return epiloss.drift(drawn(before, n, 0), drawn(after, n, 1), **{"n_bins": 5} | options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [STEP, Sigmoid(grouping=0.0)], ids=["grouping", "null"])
+def test_two_samples_of_one_problem_drift_no_more_often_than_promised(problem: Problem) -> None:
+    repetitions = 100
+    pvalues = []
+    for seed in range(repetitions):
+        reference, current = drawn(problem, 1_000, 2 * seed), drawn(problem, 700, 2 * seed + 1)
+        difference = epiloss.drift(reference, current, n_bins=5, random_state=seed).difference
+        pvalues.append([difference[name].pvalue for name in LOSSES])
+    rejected = (np.array(pvalues, float) < 0.05).mean(axis=0)
+    assert (rejected <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repetitions)).all(), rejected
+
+
+def test_more_grouping_loss_is_found_and_told_from_calibration() -> None:
+    result = drifted(Sigmoid(perturbation="step", grouping=0.3), STEP)
+    pvalue = {name: part.pvalue or 0.0 for name, part in result.difference.items()}
+    assert pvalue["grouping_loss"] < 1e-4
+    assert result.difference["grouping_loss"].value > 0.01
+    assert pvalue["calibration_loss"] > 0.05
+
+
+def test_less_calibration_is_found_and_told_from_grouping() -> None:
+    result = drifted(STEP, Sigmoid(perturbation="step", miscalibration=4.0))
+    pvalue = {name: part.pvalue or 0.0 for name, part in result.difference.items()}
+    assert pvalue["calibration_loss"] < 1e-4
+    assert pvalue["grouping_loss"] > 0.01
+
+
+@pytest.mark.parametrize("rule", ["brier", "log"])
+def test_the_differences_are_those_of_independent_samples(rule: str) -> None:
+    result = drifted(STEP, STEP, 1_000, rule=rule)
+    for name in LOSSES:
+        before, after = getattr(result.reference, name), getattr(result.current, name)
+        difference = result.difference[name]
+        assert difference.value == after.value - before.value
+        assert difference.stderr == pytest.approx(math.hypot(before.stderr, after.stderr))
+        assert difference.low is not None
+        assert difference.high is not None
+        assert difference.low < difference.value < difference.high
+    assert result.reference.n_evaluated == pytest.approx(500, abs=5)
+    assert result.current.n_evaluated == 1_000
+
+
+def test_the_bound_does_not_exceed_the_grouping_loss() -> None:
+    result = drifted(STEP, STEP, 6_000, n_bins=15)
+    for part in (result.reference, result.current):
+        assert part.grouping_loss.stderr is not None
+        excess = part.grouping_loss.value - STEP.truth().grouping_loss
+        assert -0.012 < excess < 3 * part.grouping_loss.stderr
+
+
+def test_the_current_rows_have_no_part_in_the_regions() -> None:
+    reference, (y, scores, X) = drawn(STEP, 1_500, 0), drawn(STEP, 1_500, 1)
+    one = epiloss.drift(reference, (y, scores, X), n_bins=5)
+    other = epiloss.drift(reference, (1 - y, scores, X), n_bins=5)
+    assert one.reference == other.reference
+    assert one.n_regions == other.n_regions
+
+
+def test_regions_that_the_current_data_lack_are_joined_for_both() -> None:
+    reference, (y, scores, X) = drawn(STEP, 3_000, 0), drawn(STEP, 3_000, 1)
+    one_side = X[:, 0] > X[:, 1]
+    result = epiloss.drift(reference, (y[one_side], scores[one_side], X[one_side]), n_bins=5)
+    whole = epiloss.drift(reference, (y, scores, X), n_bins=5)
+    assert result.n_regions < whole.n_regions
+    assert result.reference.grouping_loss.value < whole.reference.grouping_loss.value
+
+
+@pytest.mark.parametrize("partition", ["stump", "kmeans"])
+def test_other_partitions_serve(partition: str) -> None:
+    result = drifted(STEP, STEP, 1_000, partition=partition)
+    assert all((part.pvalue or 0) > 1e-3 for part in result.difference.values())
+
+
+def test_level_sets_that_only_one_data_set_has_are_no_obstacle() -> None:
+    reference, (y, scores, X) = drawn(STEP, 1_500, 0), drawn(STEP, 1_500, 1)
+    low = scores < 0.35
+    result = epiloss.drift(reference, (y[low], scores[low], X[low]))
+    assert np.isfinite([float(part) for part in result.difference.values()]).all()
+
+
+def test_top_labels_are_one_binary_problem() -> None:
+    before, after = MultiClass(grouping=0.0), MultiClass(grouping=1.0)
+    result = epiloss.drift(drawn(before, 3_000, 0), drawn(after, 3_000, 1), n_bins=5)
+    assert result.task == "top-label"
+    assert (result.difference["grouping_loss"].pvalue or 0.0) < 1e-4
+
+
+def test_categories_keep_their_meaning_when_the_data_sets_have_others() -> None:
+    generator = np.random.default_rng(0)
+
+    def rows(sites: list[str], n: int = 2_000) -> tuple[Any, Any, Any]:
+        site = generator.choice(sites, n)
+        y = (generator.random(n) < np.where(site == "north", 0.8, 0.2)).astype(int)
+        return y, np.full(n, 0.5), {"site": site}
+
+    # 'north' has code 0 in one data set and 1 in the other; two regions, so one is 'north' alone
+    sites = ["north", "north", "south", "west"], ["east", "north", "north", "south"]
+    result = epiloss.drift(*map(rows, sites), n_bins=1, partition=Tree(400), curve=lambda s: s)
+    assert result.n_regions == 2
+    assert result.reference.grouping_loss.value == pytest.approx(0.09, abs=0.02)
+    assert result.current.grouping_loss.value == pytest.approx(0.09, abs=0.02)
+
+
+def test_the_seed_decides_and_json_gives_back_the_dict(tmp_path: Path) -> None:
+    result, again = (drifted(STEP, STEP, 1_000, random_state=7) for _ in range(2))
+    assert result == again
+    text = result.to_json(tmp_path / "drift.json")
+    assert json.loads(text) == result.to_dict() == json.loads((tmp_path / "drift.json").read_text())
+    assert result.to_dict()["difference"]["score"]["value"] == result.difference["score"].value
+
+
+def test_the_text_has_a_line_for_each_loss() -> None:
+    lines = str(drifted(STEP, STEP, 1_000)).splitlines()
+    assert lines[3].startswith("score ")
+    assert lines[4].startswith("calibration loss ")
+    assert lines[5].startswith("grouping loss, at least ")
+
+
+GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
+
+
+@pytest.mark.parametrize(
+    ("current", "options", "error", "words"),
+    [
+        (
+            GOOD,
+            {"task": "classwise"},
+            epiloss.OptionError,
+            r"'top-label', got 'classwise'\. For one class",
+        ),
+        (GOOD, {"level": 2}, epiloss.OptionError, r"level must lie in \(0, 1\), got 2\. Use"),
+        (
+            GOOD[:2],
+            {},
+            epiloss.DataError,
+            r"current data must be a tuple of three, got 2 entries\. Pass",
+        ),
+        (3, {}, epiloss.DataError, r"current data must be a tuple of three, got a int\. Pass"),
+        ((*GOOD[:2], None), {}, epiloss.DataError, r"current data must have features, got none\. Pass"),
+        (
+            (*GOOD[:2], {"z": [1] * 4}),
+            {},
+            epiloss.DataError,
+            r"same columns .* got 'x0' in one only\. S",
+        ),
+        (
+            (*GOOD[:2], {"x0": list("abcd")}),
+            {},
+            epiloss.DataError,
+            r"column 'x0' .* one kind .* Convert",
+        ),
+        ((GOOD[0], [0.1, 2, 0, 1], GOOD[2]), {}, epiloss.DataError, r"current data: scores must lie in"),
+    ],
+)
+def test_errors_say_the_rule_the_value_and_the_remedy(
+    current: Any, options: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        epiloss.drift(GOOD, current, **options)

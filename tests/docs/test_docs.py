@@ -1,0 +1,164 @@
+"""The documentation holds: every public name is in the reference, shown code runs, named tests exist."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import epiloss
+import epiloss.presentation.plot
+from epiloss.cli.main import main
+from epiloss.simulate import MultiClass, Sigmoid
+from epiloss.sources.whole_files import write_table
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+REFERENCE = (DOCS / "reference" / "index.rst").read_text(encoding="utf-8")
+PAGES = {page.name: page.read_text(encoding="utf-8") for page in (DOCS / "gallery").glob("plot_*.py")}
+
+
+def listed() -> set[str]:
+    return set(re.findall(r"^   ([\w.]+)$", REFERENCE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", sorted(set(epiloss.__all__) - {"simulate", "data", "plot"}))
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    assert name in listed()
+
+
+@pytest.mark.parametrize("name", sorted(epiloss.plot.__all__))
+def test_every_picture_is_in_the_reference(name: str) -> None:
+    assert {name, f"plot.{name}"} & listed()
+
+
+def test_every_simulated_problem_is_in_the_reference() -> None:
+    module = importlib.import_module("epiloss.simulate")
+    own = {name: one for name, one in vars(module).items() if not name.startswith("_")}
+    public = {name for name, one in own.items() if getattr(one, "__module__", "") == module.__name__}
+    assert len(public) > 5
+    assert {f"simulate.{name}" for name in public} <= listed()
+
+
+def test_pages_of_the_guide_are_numbered_and_the_readme_names_each() -> None:
+    numbers = sorted(int(name.split("_")[1]) for name in PAGES)
+    assert numbers == list(range(1, len(PAGES) + 1))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in PAGES if f"docs/gallery/{name}" not in readme] == []
+
+
+def test_tests_that_pages_name_exist() -> None:
+    named = {name for text in PAGES.values() for name in re.findall(r"\btest_\w+(?!\.py)\b", text)}
+    named = {name for name in named if not (ROOT / "tests" / f"{name}.py").exists()}
+    assert len(named) >= 2
+    tests = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests").glob("test_*.py"))
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{one.name}" for one in DOCS.glob("*.md"))])
+def test_links_between_files_lead_somewhere(page: str) -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)]
+    folder = (ROOT / page).parent
+    made = {f"examples/{name.removesuffix('.py')}" for name in PAGES}  # when the site is built
+    broken = [
+        one
+        for one in targets
+        if one and ":" not in one and one not in made and not (folder / one).exists()
+    ]
+    assert broken == []
+
+
+def names_of_the_pages(folder: Path) -> dict[str, Any]:
+    """Return small data under the names that shown code uses."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("polars", reason="polars is not installed")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = importlib.import_module("pyarrow.parquet")
+    from sklearn.linear_model import LinearRegression
+
+    one, new = (Sigmoid(perturbation="step").sample(900, random_state=seed) for seed in (0, 1))
+    classes = MultiClass().sample(900)
+    (folder / "logs").mkdir()
+    columns = {"label": one.y, "score": one.scores, "x": one.X[:, 0]}
+    parquet.write_table(pa.table(columns), folder / "logs" / "part.parquet")
+    return {
+        "y_true": one.y,
+        "y_prob": one.scores,
+        "X": one.X,
+        "X_new": new.X,
+        "p_old": one.scores,
+        "p_new": np.clip(one.scores + 0.05, 0, 1),
+        "regressor": LinearRegression(),
+        "hospital": np.where(one.X[:, 0] > 0, "north", "south"),
+        "patient": np.arange(900) // 3,
+        "ratings": (np.random.default_rng(0).random((900, 3)) < one.q[:, None]).astype(float),
+        "y_class": classes.y,
+        "softmax": classes.scores,
+        "embeddings": classes.X,
+        **{f"{name}_then": part for name, part in zip("ypX", (one.y, one.scores, one.X), strict=True)},
+        **{f"{name}_now": part for name, part in zip("ypX", (new.y, new.scores, new.X), strict=True)},
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/glance.md"])
+def test_code_of_the_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = names_of_the_pages(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+    assert names["result"].n_samples == 900
+
+
+def test_the_training_loop_of_the_page_runs(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if importlib.util.find_spec("torchmetrics") is None:  # found, not imported: epiloss does that
+        pytest.skip("torchmetrics is not installed")
+    names = names_of_the_pages(tmp_path)
+    names |= {f"{name}_valid": names[f"{name}_then"] for name in "ypX"}
+    rows = [torch.from_numpy(names[f"{name}_now"]) for name in "pyX"]
+    names["batches"] = list(zip(*(one.split(100) for one in rows), strict=True))
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "scale.md").read_text("utf-8"), re.DOTALL)
+    exec(compile(block, "scale.md", "exec"), names)
+    whole = names["plan"].stats(*(names[f"{name}_now"] for name in "ypX"))
+    losses = names["plan"].losses(whole)
+    assert float(names["losses"]["grouping_loss"]) == pytest.approx(losses.total("grouping_loss"))
+
+
+def test_the_commands_of_the_page_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In their order, on small data under the names that the page uses."""
+    names = names_of_the_pages(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    columns = {"y": names["y_true"], "p": names["y_prob"], "a": names["X"][:, 0]}
+    columns |= {"id": np.arange(900), "hospital": names["hospital"]}
+    for path in ("predictions.parquet", "predictions.csv", "tomorrow.csv", "logs/part.parquet"):
+        write_table(path, columns)
+    np.savez("embeddings.npz", y=names["y_true"], p=names["y_prob"], X=names["X"])
+    page = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^epiloss [^#\n]*", page, re.MULTILINE)
+    assert len(commands) >= 8
+    for command in commands:
+        monkeypatch.setattr(sys, "argv", shlex.split(command))
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+        assert code == (3 if "--fail-above" in command else 0), capsys.readouterr().err
+    for written in ("report.html", "better.csv", "repair.json", "tomorrow_better.csv", "kept"):
+        assert (tmp_path / written).exists()

@@ -1,0 +1,288 @@
+"""Clusters on this machine and the tables of other packages: all give the bits of one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import epiloss
+from epiloss.simulate import Sigmoid
+
+N, PARTS = 40_000, 8
+OPTIONS: dict[str, Any] = {"memory": "18MB"}
+
+
+def rows() -> Any:
+    g = np.random.default_rng(1)
+    sample = Sigmoid(perturbation="step").sample(N, random_state=1)
+    X = np.asarray(sample.X)
+    city = np.array(["Oslo", "Rom", None], object)[g.integers(3, size=N)]
+    columns = {"a": X[:, 0], "b": X[:, 1], "city": city, "score": sample.scores, "label": sample.y}
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("logs")
+    whole = rows()
+    for place in range(PARTS):
+        part = whole.slice(place * N // PARTS, N // PARTS)
+        parquet.write_table(part, path / f"{place}.parquet")
+    return path
+
+
+def numbers(X: Any, **options: Any) -> Any:
+    return json.loads(
+        epiloss.audit_table(X, label="label", score="score", **OPTIONS, **options).to_json()
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> Any:
+    return numbers(folder)
+
+
+def test_memory_and_processes_agree(folder: Path, expected: Any) -> None:
+    assert numbers(folder, engine="memory") == expected
+    assert numbers(folder, n_jobs=2) == expected
+
+
+def _write_poisoned(folder: Path) -> None:
+    whole = rows()
+    parquet.write_table(whole.slice(0, 20_000), folder / "good.parquet")
+    bad = whole.slice(20_000, 1_000)
+    scores = bad["score"].to_numpy().copy()
+    scores[123] = np.nan
+    parquet.write_table(bad.set_column(3, "score", pa.array(scores)), folder / "bad.parquet")
+
+
+def script(body: str) -> dict[str, Any]:
+    """Run a script in a process of its own, whose clusters, threads and warnings end with it."""
+    start = """
+    import json, os, signal, sys, warnings
+    warnings.simplefilter("ignore")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    import epiloss
+
+    def numbers(X, **options):
+        return json.loads(epiloss.audit("label", "score", X, memory="18MB", **options).to_json())
+
+    def error(X, **options):
+        try:
+            numbers(X, **options)
+        except epiloss.DataError as error:
+            return str(error)
+
+    def main():
+    """
+    text = textwrap.dedent(start) + textwrap.indent(textwrap.dedent(body), "    ")
+    text += "\nif __name__ == '__main__':\n    print(json.dumps(main()))\n"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
+    folder: Path, expected: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed", reason="dask is not installed")
+    pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    _write_poisoned(tmp_path)
+    found = script(
+        f"""
+        import dask.dataframe
+        from distributed import Client, LocalCluster
+        from epiloss.streaming.engines.dask import DaskEngine
+        found = {{"own": numbers({str(folder)!r}, engine="dask", n_jobs=2)}}
+        with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+            found["address"] = numbers({str(folder)!r}, engine=f"dask:{{cluster.scheduler_address}}")
+            with Client(cluster) as client:
+                frame = dask.dataframe.read_parquet({str(folder)!r})
+                found["frame"] = numbers(frame, engine=client)
+                found["frame here"] = numbers(frame)
+                found["error"] = error({str(tmp_path)!r}, engine=client)
+                run = DaskEngine.run
+
+                def run_and_kill(self, work, tasks):
+                    for place, done in enumerate(run(self, work, tasks)):
+                        yield done
+                        if place == 1 and work.name == "tally":
+                            worker = next(iter(client.run(os.getpid).values()))
+                            os.kill(worker, signal.SIGKILL)
+                            found["n_killed"] = 1
+
+                DaskEngine.run = run_and_kill
+                found["killed"] = numbers({str(folder)!r}, engine=client)
+        return found
+        """
+    )
+    assert found["n_killed"] == 1
+    for way in ("own", "address", "frame", "frame here", "killed"):
+        assert found[way] == expected, way
+    assert "scores must not be missing" in found["error"]
+    assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
+
+
+def has_spark() -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    java = subprocess.run(["java", "-version"], capture_output=True, check=False)
+    if java.returncode:
+        pytest.skip("Java is not installed")
+
+
+def test_spark_gives_the_same_bits_also_when_a_worker_kills_itself(
+    folder: Path, expected: Any, tmp_path: Path
+) -> None:
+    has_spark()
+    mark, tmp_path = tmp_path / "died", tmp_path / "logs"
+    tmp_path.mkdir()
+    _write_poisoned(tmp_path)
+    found = script(
+        f"""
+        from pyspark.sql import SparkSession
+        session = (
+            SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+        )
+        found = {{"path": numbers({str(folder)!r}, engine=session)}}
+        frame = session.read.parquet({str(folder)!r})
+        found["frame"] = numbers(frame.repartition(5))
+        frame.createOrReplaceTempView("logs")
+        found["table"] = numbers(session.table("logs"), engine="spark")
+
+        from epiloss.streaming.engines import spark
+        inner = spark._over_tasks
+        def deadly(work, tasks):
+            run = inner(work, tasks)
+            def once(batches):
+                import os, signal
+                mark = {str(mark)!r}
+                if work.name == "tally" and not os.path.exists(mark):
+                    open(mark, "w").close()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield from run(batches)
+            return once
+        spark._over_tasks = deadly
+        found["killed"] = numbers({str(folder)!r}, engine=session)
+        spark._over_tasks = inner
+        found["error"] = error({str(tmp_path)!r}, engine=session)
+        session.stop()
+        return found
+        """
+    )
+    assert mark.exists()
+    for way in ("path", "frame", "table", "killed"):
+        assert found[way] == expected, way
+    assert "scores must not be missing" in found["error"]
+    assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
+
+
+def test_spark_connect_gives_the_same_bits(folder: Path, expected: Any) -> None:
+    has_spark()
+    pytest.importorskip("grpc", reason="Spark Connect is not installed")
+    found = script(
+        f"""
+        from pyspark.sql import SparkSession
+        session = (
+            SparkSession.builder.remote("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+        )
+        found = {{"path": numbers({str(folder)!r}, engine=session)}}
+        found["frame"] = numbers(session.read.parquet({str(folder)!r}))
+        session.stop()
+        return found
+        """
+    )
+    assert found["path"] == expected
+    assert found["frame"] == expected
+
+
+def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
+    folder: Path, expected: Any, tmp_path: Path
+) -> None:
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed")
+    mark, logs = tmp_path / "died", tmp_path / "logs"
+    logs.mkdir()
+    _write_poisoned(logs)
+    found = script(
+        f"""
+        from epiloss.streaming.engines import ray as engine
+        found = {{"path": numbers({str(folder)!r}, engine="ray")}}
+        inner = engine.finished
+
+        def deadly(work, part, offset):
+            if work.name == "tally" and not os.path.exists({str(mark)!r}):
+                open({str(mark)!r}, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return inner(work, part, offset)
+
+        engine.finished = deadly
+        found["killed"] = numbers({str(folder)!r}, engine="ray")
+        engine.finished = inner
+        found["error"] = error({str(logs)!r}, engine="ray")
+        return found
+        """
+    )
+    assert mark.exists()
+    for way in ("path", "killed"):
+        assert found[way] == expected, way
+    assert f"row 123 of {logs / 'bad.parquet'}" in found["error"]
+
+
+# tables of other packages
+
+
+def test_a_duckdb_relation_is_streamed(folder: Path, expected: Any) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    assert numbers(duckdb.sql(f"select * from '{folder}/*.parquet'")) == expected
+
+
+def test_a_hugging_face_data_set_is_streamed(folder: Path, expected: Any, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    files = sorted(map(str, folder.iterdir()))
+    assert numbers(datasets.Dataset(pa.concat_tables(map(parquet.read_table, files)))) == expected
+    lazy = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
+    assert numbers(lazy) == expected
+    with pytest.raises(epiloss.DataError, match="Pick a split"):
+        numbers(datasets.DatasetDict({"train": lazy}))
+
+
+# torchmetrics
+
+
+def test_a_metric_tracks_the_losses_over_batches_and_ranks() -> None:
+    if find_spec("torchmetrics") is None:
+        pytest.skip("torchmetrics is not installed")
+    import torch
+
+    from epiloss.analysis.tracking import RegionPlan
+    from epiloss.integrations.torchmetrics import GroupingLossMetric
+
+    learn, *batches = (Sigmoid(perturbation="step").sample(3_000, random_state=i) for i in range(5))
+    plan = RegionPlan.learn(learn.y, learn.scores, learn.X)
+    alone, *ranks = (GroupingLossMetric(plan) for _ in range(3))
+    for place, batch in enumerate(batches):
+        given = [torch.tensor(np.asarray(one)) for one in (batch.scores, batch.y, batch.X)]
+        alone.update(*given)
+        ranks[place % 2].update(*given)
+    merged = ranks[0]
+    merged.merge_state(ranks[1])
+    assert torch.equal(merged.sums, alone.sums)
+    found = alone.compute()
+    assert found == merged.compute()
+    together = [np.concatenate([getattr(one, name) for one in batches]) for name in ("y", "scores", "X")]
+    stats = plan.stats(*together)
+    assert found["grouping_loss"].item() == plan.losses(stats).total("grouping_loss")
+    assert found["grouping_loss"].item() > 0.02
+    alone.reset()
+    assert int(alone.sums.sum()) == 0

@@ -1,0 +1,130 @@
+"""The counter-examples have the losses they state, and the estimator finds them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epiloss.simulate import Link, Sigmoid
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+import examples
+from examples import BINS, CLOSED_FORMS, LINKS, SIGMOIDS, Binned, Example
+
+N = 6_000
+
+
+@cache
+def found(name: str) -> Example:
+    return examples.example(name, {**LINKS, **SIGMOIDS}[name], N, seed=4)
+
+
+@cache
+def bins() -> list[Binned]:
+    sample = LINKS["square link"].sample(20_000, random_state=1)
+    return [examples.binned(count, sample) for count in BINS]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_the_closed_form_of_a_link_is_its_integral(name: str) -> None:
+    problem = LINKS[name]
+    assert isinstance(problem, Link)
+    s = (np.arange(100_000) + 0.5) / 100_000
+    plus, minus, chance = examples.sides(problem, s)
+    assert np.allclose(chance * plus + (1 - chance) * minus, s)  # calibrated
+    by_hand = np.mean(chance * (1 - chance) * (plus - minus) ** 2)
+    assert by_hand == pytest.approx(CLOSED_FORMS[name][0], rel=1e-6)
+    assert problem.truth().grouping_loss == pytest.approx(CLOSED_FORMS[name][0], rel=1e-6)
+    one, parts = CLOSED_FORMS[name][1].split("/")
+    assert int(one) / int(parts) == CLOSED_FORMS[name][0]
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_the_drawn_law_is_that_of_the_sample(name: str) -> None:
+    problem = LINKS[name]
+    assert isinstance(problem, Link)
+    sample = problem.sample(500)
+    plus, minus, _ = examples.sides(problem, sample.scores)
+    assert np.allclose(np.where(sample.X[:, 0] > 0, plus, minus), sample.q)
+
+
+@pytest.mark.parametrize("name", [*LINKS, *SIGMOIDS])
+def test_the_estimator_finds_the_known_losses(name: str) -> None:
+    # one sample of 6,000 rows; 4 standard errors around CL = 0 and above GL, and at least 70% of GL
+    # less 4 standard errors by the cross-fitted bound
+    one = found(name)
+    assert one.truth.calibration_loss == pytest.approx(0, abs=1e-12)
+    assert abs(one.result.calibration_loss.value) < 4 * (one.result.calibration_loss.stderr or 0) + 1e-5
+    truth, crossfit = one.truth.grouping_loss, one.result.crossfit_bound
+    assert crossfit is not None
+    for bound in (crossfit, one.result.partition_bound):
+        assert bound.value < truth + 4 * (bound.stderr or 0)
+    assert crossfit.value > 0.7 * truth - 4 * (crossfit.stderr or 0)
+    assert crossfit.pvalue is not None
+    assert crossfit.pvalue < 0.01
+
+
+def test_the_first_example_has_the_best_accuracy_and_is_wrong_everywhere() -> None:
+    plateau = LINKS["plateau link"]
+    ours, best = examples.best_accuracy(plateau)
+    assert ours == pytest.approx(best, abs=1e-9)
+    assert best == pytest.approx(0.75, abs=1e-6)
+    assert isinstance(plateau, Link)
+    s = np.linspace(0.01, 0.99, 99)
+    plus, minus, _ = examples.sides(plateau, s)
+    away = np.abs(s - 0.5) > 1e-9
+    assert (np.abs(plus - s)[away] > 1e-3).all()
+    assert (np.abs(minus - s)[away] > 1e-3).all()
+    ours, best = examples.best_accuracy(LINKS["double link"])
+    assert ours < best - 0.05
+
+
+def test_binning_inflates_the_grouping_loss_by_the_induced_term() -> None:
+    for one in bins():
+        s = (np.arange(30_000) + 0.5) / 30_000
+        q = np.concatenate([2 * s - s**2, s**2])
+        level = np.tile((s * one.bins).astype(int), 2)
+        spread = sum(np.var(q[level == k]) * np.mean(level == k) for k in range(one.bins))
+        assert one.grouping_loss == pytest.approx(spread, rel=1e-4)
+        assert one.grouping_loss == pytest.approx(1 / 30 + one.induced)
+        assert one.lower_bound < 1 / 30
+    assert (np.diff([one.grouping_loss for one in bins()]) < 0).all()
+    assert bins()[-1].lower_bound > 0.99 / 30
+
+
+def test_the_estimator_finds_each_term_of_the_binned_loss() -> None:
+    # one sample of 20,000 rows, 7 numbers of bins; 4 standard errors of the bound, 2% of the induced
+    for one in bins():
+        bound = one.found.partition_bound
+        assert abs(bound.value - one.lower_bound) < 4 * (bound.stderr or 0)
+        assert one.found.explained == pytest.approx(one.explained, abs=0.003)
+        assert one.found.induced == pytest.approx(one.induced, rel=0.05, abs=1e-4)
+
+
+def test_the_step_has_a_closed_form_in_its_level_set() -> None:
+    # 20,000 rows, of which some 900 lie in the level set; Q = c +- min(c, 1 - c)
+    sample = Sigmoid(perturbation="step").sample(20_000)
+    inside = (sample.scores >= 0.55) & (sample.scores < 0.65)
+    across = sample.X[:, 0] > sample.X[:, 1]
+    assert sample.q[inside & across] == pytest.approx(1.0)
+    assert np.allclose(sample.q[inside & ~across], 2 * sample.c[inside & ~across] - 1)
+
+
+def test_the_script_draws_and_states_its_numbers(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXPERIMENTS / "examples.py"), "--quick"]
+    done = subprocess.run(
+        [*command, "--output", "out"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "0.02083 = 1/48" in done.stdout
+    assert "(0.7500 of 0.7500)" in done.stdout
+    assert len(list((tmp_path / "out" / "images").glob("examples-*.png"))) == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]  # the documentation is left alone
+    page = (tmp_path / "out" / "counter-examples-with-known-losses.md").read_text()
+    assert page.count("](images/") == 5

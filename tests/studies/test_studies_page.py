@@ -1,0 +1,96 @@
+"""The page of all studies: a fixed order, links that lead somewhere, failures that are named."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import studies
+
+SCRIPT = """
+import sys
+from epiloss import Estimate
+from protocol import Line, Section, options, write_section
+given = options("x").parse_args()
+images = given.images
+images.mkdir(parents=True, exist_ok=True)
+(images / "{name}.png").write_bytes(b"png")
+for title in ("Z of {name}", "A of {name}"):
+    text = f"quick {{given.quick}}, seed {{given.seed}}"
+    one, other = Estimate(0.2, low=0.1, high=0.3), Estimate(0.4, low=0.25, high=0.5)
+    lines = [Line("x", 9, 0.5, one, one, one, two, one, one, 0.1) for two in (one, other)]
+    section = Section(title, lines, text, [images / "{name}.png"], findings=[f"found {{title}}"])
+    write_section(section, given.output)
+sys.exit({code})
+"""
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    for name in studies.STUDIES:
+        code = int(name == "ratings")
+        text = SCRIPT.format(experiments=str(studies.EXPERIMENTS), name=name, code=code)
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(studies).failed == 0
+
+
+def test_sections_are_joined_in_order_and_a_failure_is_named(
+    scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--output", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"), "--seed", "7"]
+    images, page = tmp_path / "docs" / "images", tmp_path / "docs" / "studies.md"
+    arguments = [*common, "--images", str(images), "--page", str(page)]
+    assert studies.main(arguments, scripts) == 1
+    text = page.read_text()
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [f"## {letter} of {name}" for name in studies.STUDIES for letter in "ZA"]
+    assert "](images/vision.png)" in text
+    head = text[: text.index("## Z of vision")]
+    assert "in 8 of 16 rows by trees and in 16 of 16 cross-fitted (their intervals overlap in 16" in head
+    assert "- A of nlp: found A of nlp.\n" in head
+    assert "quick False, seed 7" in text
+    assert text.rstrip().endswith("Did not run to its end here: `experiments/ratings.py`.")
+    assert "ratings: failed in" in capfd.readouterr().err
+
+
+def test_a_quick_run_leaves_the_documentation_alone(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ["--quick", "--output", "out", "--cache", "cache", "--studies", "examples", "nlp"]
+    assert studies.main(common, scripts) == 0
+    text = (tmp_path / "out" / "studies.md").read_text()
+    assert text.index("Z of nlp") < text.index("Z of examples")  # the page's order, not the caller's
+    assert "](images/nlp.png)" in text
+    assert "quick True, seed 0" in text
+    assert not (tmp_path / "docs").exists()
+
+
+def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) -> None:
+    old = tmp_path / "out" / "nlp" / "old.json"
+    old.parent.mkdir(parents=True)
+    old.write_text("{}")
+    common = ["--quick", "--output", str(tmp_path / "out"), "--cache", str(tmp_path)]
+    assert studies.main([*common, "--studies", "nlp"], scripts) == 0
+    assert not old.exists()
+
+
+def test_the_page_of_evidence_quotes_the_page_of_the_studies() -> None:
+    root = Path(__file__).parents[2]
+    evidence = (root / "docs" / "evidence.md").read_text(encoding="utf-8")
+    section = evidence[evidence.index("## What it finds") :]
+    page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"\d\.\d+", section)
+    assert quoted
+    assert [number for number in quoted if number not in page] == []
+    assert "(80 of 80 bounds lie below it)" in " ".join(section.split())
+    assert "80 of 80 bounds lie below the measured grouping loss" in page

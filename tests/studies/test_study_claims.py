@@ -1,0 +1,77 @@
+"""What the studies say that they show is counted, and rightly."""
+
+from __future__ import annotations
+
+import doctest
+from dataclasses import replace
+
+import pytest
+
+import study_claims
+from epiloss import Estimate
+from protocol import Line
+from study_claims import Kept
+
+
+def between(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, low=low, high=high)
+
+
+def line(name: str, gl: Estimate, after: Estimate, crossfit: Estimate | None = None) -> Line:
+    loss = between(0.0, 0.2)
+    return Line(name, 100, 0.5, loss, loss, gl, after, crossfit, crossfit, 1.0)
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(study_claims).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "within", "overlapping"),
+    [
+        (between(0, 2), between(1.2, 1.8), 1, 1),
+        (between(1.2, 1.8), between(0, 2), 0, 1),  # of GL', not of GL, it is the interval that is wide
+        (between(0.8, 1.2), between(1.1, 1.7), 0, 1),
+        (between(0.8, 1.2), between(1.3, 2.7), 0, 0),
+        (Estimate(1), Estimate(1), 0, 0),
+    ],
+)
+def test_what_is_kept_lies_in_the_interval_before(
+    before: Estimate, after: Estimate, within: int, overlapping: int
+) -> None:
+    assert study_claims.counted([(before, after)]) == Kept(1, within, overlapping)
+
+
+def test_reasons_are_given_only_where_something_moved() -> None:
+    same, moved = between(0, 2), between(3, 4)
+    still = study_claims.kept_by_recalibration([line("a", same, same, same)])
+    assert "in 1 of 1 rows by trees and in 1 of 1 cross-fitted" in still
+    assert "largest change is +0.0000 (a). The cross-fitted" in still
+    assert "other bins" not in still
+    assert "half as many rows" not in still
+    text = study_claims.kept_by_recalibration([line("a", same, moved), line("b", same, same)])
+    assert "in 1 of 2 rows by trees (their intervals overlap in 1)" in text
+    assert text.endswith("the largest change is +2.5000 (a)")  # no induced loss was given
+    assert "cross-fitted" not in text
+
+
+def test_a_change_is_split_into_what_is_explained_and_what_is_induced() -> None:
+    # the bound is explained - induced: 0.3 = 0.5 - 0.2 before, 0.8 = 0.9 - 0.1 after
+    moved = replace(line("a", between(0.2, 0.4), between(0.7, 0.9)), induced=0.2, induced_after=0.1)
+    text = study_claims.kept_by_recalibration([moved])
+    assert "+0.5000 (a), because recalibrated scores fall into other bins" in text
+    assert "what regions explain changes by +0.4000" in text
+    assert text.endswith("which is subtracted, by -0.1000")
+
+
+def test_a_rise_is_told_step_by_step() -> None:
+    one, two, three = between(0, 0.2), between(0.1, 0.3), between(0.4, 0.6)
+    lines = [line("a", one, one), line("b", two, two), line("c", three, three)]
+    told = study_claims.over_shifts(lines)
+    assert told == (
+        "GL rises at each step: 0.1000 (a), 0.2000 (b), 0.5000 (c); at 1 of 2 the intervals lie apart"
+    )
+    back = study_claims.over_shifts(lines[::-1])
+    assert back.startswith("GL rises at 0 of 2 steps: 0.5000 (c)")
+    two_lines = study_claims.over_shifts([lines[2], lines[0]])
+    assert two_lines == "GL falls from 0.5000 [0.4000, 0.6000] (c) to 0.1000 [0.0000, 0.2000] (a)"
