@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.text import Text
+
+matplotlib.use("Agg")
+
 STYLES = ("default", "dark_background", "ggplot", "seaborn-v0_8")
+
+
+def texts(figure: Any) -> list[Any]:
+    """Return every text that is seen."""
+    found = [text for text in figure.findobj(Text) if text.get_visible()]
+    return [text for text in found if text.get_text().strip()]
 
 
 def overlapping(figure: Any) -> list[tuple[str, str]]:
@@ -20,7 +32,7 @@ def overlapping(figure: Any) -> list[tuple[str, str]]:
 def _in_use(figure: Any) -> list[Any]:
     """Return the texts of what is shown: ticks outside the limits keep their labels."""
     hidden: set[Any] = set()
-    for ax in figure.findobj(matplotlib.axes.Axes):
+    for ax in figure.findobj(Axes):
         for axis in (ax.xaxis, ax.yaxis):
             low, high = sorted(axis.get_view_interval())
             for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 Advance = Callable[[int], None]  # by so many rows
+_PATIENCE = 2.0  # seconds after which a call says what it is doing
 
 
 def is_shown(verbose: bool | None) -> bool:
@@ -20,6 +23,76 @@ def in_notebook() -> bool:
     shell: Any = sys.modules.get("IPython")
     running = None if shell is None else shell.get_ipython()
     return running is not None and hasattr(running, "kernel")
+
+
+@contextmanager
+def working(what: str, verbose: bool | None = None) -> Iterator[None]:
+    """Show what a call is doing, once it has taken a few seconds; with ``verbose`` from the start.
+
+    Inside another call that shows its progress, nothing more is shown.
+    """
+    if _STATUS.get() is not None or not is_shown(verbose):
+        yield
+        return
+    status = _Status(what, 0.0 if verbose else _PATIENCE)
+    token = _STATUS.set(status)
+    try:
+        yield
+    finally:
+        _STATUS.reset(token)
+        status.stop()
+
+
+def stage(text: str) -> None:
+    """Say what is being done now, where progress is shown."""
+    status = _STATUS.get()
+    if status is not None:
+        status.update(text)
+
+
+class _Status:
+    """A line that turns on a terminal or in a notebook; plain lines elsewhere."""
+
+    def __init__(self, what: str, delay: float) -> None:
+        self._what, self._text = what, what
+        self._lock, self._over = threading.Lock(), False
+        self._shown: Any = None
+        self._timer = threading.Timer(delay, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def update(self, text: str) -> None:
+        with self._lock:
+            self._text = f"{self._what}: {text}"
+            if self._shown is not None:
+                self._say()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._over = True
+            if self._shown is not None and hasattr(self._shown, "stop"):
+                self._shown.stop()
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if sys.stderr.isatty() or in_notebook():
+                self._shown = _console().status(f"{self._text} ...")
+                self._shown.start()
+            else:
+                self._shown = sys.stderr
+                self._say()
+
+    def _say(self) -> None:
+        if self._shown is sys.stderr:
+            print(f"epiloss: {self._text} ...", file=sys.stderr)
+        else:
+            self._shown.update(f"{self._text} ...")
+
+
+_STATUS: ContextVar[_Status | None] = ContextVar("epiloss_status", default=None)
 
 
 @contextmanager

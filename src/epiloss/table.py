@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import MissingExtraError
+from epiloss.errors import MissingExtraError, printable
 
 if TYPE_CHECKING:
     pass
 if TYPE_CHECKING:
     pass
+
+
+_MOST_SHOWN, _LONGEST = 20, 60  # rows and characters of a table that is printed
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Columns(Mapping[str, NDArray[Any]]):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Named columns of equal length.
 
@@ -77,9 +81,16 @@ class Table:
     >>> table = Table({"level_set": np.array([0, 1]), "n": np.array([10, 12])})
     >>> len(table), int(table["n"].sum())
     (2, 22)
+    >>> table
+    level_set  n
+    0          10
+    1          12
     """
 
     columns: Mapping[str, NDArray[Any]]
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -93,6 +104,29 @@ class Table:
     def take(self, rows: NDArray[Any]) -> Table:
         """Return some of the rows, in their order."""
         return Table(Columns(self.columns).take(rows))
+
+    def __str__(self) -> str:
+        """Return the table as lines of text, its first and last rows where it is long."""
+        return "\n".join(aligned(self._cells()))
+
+    def _repr_html_(self) -> str:
+        """Return the table for a notebook."""
+        header, *rows = ([html.escape(cell) for cell in row] for row in self._cells())
+        head = "".join(f"<th>{cell}</th>" for cell in header)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _cells(self) -> list[list[str]]:
+        rows = np.arange(len(self))
+        cut = len(rows) > _MOST_SHOWN
+        if cut:
+            rows = np.concatenate([rows[: _MOST_SHOWN // 2], rows[-_MOST_SHOWN // 2 :]])
+        shown = self.take(rows)
+        columns = [[_shown(value) for value in shown[name].tolist()] for name in shown]
+        cells = [list(row) for row in zip(*columns, strict=True)]
+        if cut:
+            cells.insert(_MOST_SHOWN // 2, ["..."] * len(columns))
+        return [list(shown), *cells]
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as lists."""
@@ -122,3 +156,19 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def _shown(value: Any) -> str:
+    """Return a value in few digits, texts on one line and cut where they are long.
+
+    Examples
+    --------
+    >>> _shown(0.0123456), _shown(3), _shown(None), _shown("a" * 80)[-4:]
+    ('0.01235', '3', '', 'aaa…')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = printable(" ".join(str(value).split()))
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import epiloss
-from epiloss import Audit, Auditor, DataError, Estimate, OptionError
+from epiloss import Audit, DataError, Estimate, OptionError
 from epiloss._typing import Floats
 from epiloss.estimation.crossfit.bound import cross_fitted_directions, crossfit_bound
 from epiloss.estimation.crossfit.learners import Blend, Learner, resolve_learner
@@ -202,12 +202,6 @@ def test_a_learner_that_cannot_weigh_learns_from_rows_alike() -> None:
 def test_the_learner_is_told_in_the_options() -> None:
     assert audited(Ridge(alpha=3.0)).options["learner"] == "Ridge(alpha=3.0)"
     assert audited().options["learner"] is None
-
-
-def test_an_auditor_takes_a_learner() -> None:
-    auditor = Auditor(n_bins=1, partition="stump", learner=DecisionTreeRegressor(max_depth=3))
-    auditor.fit(SAMPLE.X, SAMPLE.y, SAMPLE.scores)
-    assert auditor.audit_.to_json() == audited(DecisionTreeRegressor(max_depth=3)).to_json()
 
 
 def test_recalibrated_scores_are_bounded_by_the_same_learner() -> None:

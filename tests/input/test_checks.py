@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss import DataError, OptionError
 from epiloss.input.checks import read_problem
-from epiloss.input.problem import Problem
+from epiloss.input.problem import Problem, Reading
 
 N = 24
 Y = np.arange(N) % 2
@@ -23,9 +24,9 @@ Y3 = np.arange(N) % 3
 
 
 def read(y_true: Any = Y, y_prob: Any = S, X: Any = None, **options: Any) -> Problem:
-    """Read a problem, with the options that are not given left alone."""
-    defaults: dict[str, Any] = dict.fromkeys(("task", "groups", "sample_weight", "pos_label", "classes"))
-    return read_problem(y_true, y_prob, X, **(defaults | options))
+    """Read a problem; what says how to read it stands beside the columns of its rows."""
+    how = {one.name: options.pop(one.name) for one in fields(Reading) if one.name in options}
+    return read_problem(y_true, y_prob, X, Reading(**how), **options)
 
 
 def refusal(*data: Any, **options: Any) -> str:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The audit of rows in memory: its result, tables, verdict and ledger."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from epiloss._progress import stage, working
 from epiloss._random import RandomState, stream
 from epiloss._threads import limited_threads
 from epiloss._typing import Floats
@@ -222,15 +223,19 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
     options.check_task(problem.task)
     binaries = binary_problems(problem, options.rule)
     after = None
-    if options.recalibrate is not None:
-        after = recalibrated_audit(problem, binaries, options)
-    evaluations = [evaluate(one, options) for one in binaries]
-    bounds = [crossfit(one, options) for one in binaries] if options.wants_crossfit else []
-    by_subgroup = {
-        name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))
-        for name in problem.subgroups
-    }
-    return summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
+    with working(f"auditing {len(problem.labels):,} rows", options.verbose):
+        if options.recalibrate is not None:
+            stage("recalibrated scores")
+            after = recalibrated_audit(problem, binaries, options)
+        stage("learning and evaluating regions")
+        evaluations = [evaluate(one, options) for one in binaries]
+        stage("cross-fitting")
+        bounds = [crossfit(one, options) for one in binaries] if options.wants_crossfit else []
+        by_subgroup = {
+            name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))
+            for name in problem.subgroups
+        }
+        return summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
 
 
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:

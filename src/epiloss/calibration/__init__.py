@@ -1,1 +1,1 @@
-"""TODO."""
+"""Level sets of the score, calibration curves and recalibration maps."""

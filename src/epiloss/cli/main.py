@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from epiloss.cli.options import audit_options, column_options, logits_option, score_option
-from epiloss.cli.output import check_output, named_files, repaired, working, write
+from epiloss.cli.output import check_output, named_files, repaired, write
 from epiloss.cli.wording import SWITCHES, spoken
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
@@ -102,8 +102,7 @@ def demo(**options: Any) -> None:
         "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",
         err=True,
     )
-    with working(f"auditing {len(data.y):,} rows"):
-        _run(options, lambda chosen: run_audit(data.y, data.scores, data.X, **chosen))
+    _run(options, lambda chosen: run_audit(data.y, data.scores, data.X, **chosen))
 
 
 def main() -> None:

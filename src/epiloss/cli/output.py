@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +22,7 @@ def repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...]) 
     from epiloss.repair import RegionRecalibrator
     from epiloss.sources.whole_files import write_table
 
-    with working("repairing"):
-        loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
+    loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
     if repair["repair"]:
         columns = {"row": loop.rows, **_score_columns(scores, loop)}
         write(repair["repair"], lambda path: write_table(path, columns))
@@ -76,15 +73,3 @@ def _holds(given: str, path: str) -> bool:
     if not Path(path).exists():
         return False
     return os.path.samefile(given, path) or Path(given).resolve() in Path(path).resolve().parents
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show that work goes on, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"{what} ..."):
-        yield

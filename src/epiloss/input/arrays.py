@@ -172,7 +172,7 @@ def read_labels(
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.shape == scores.shape:
         codes = from_one_hot(labels, at)
-        return codes if named is None else _objectread_array(named)[codes]
+        return codes if named is None else _object_array(named)[codes]
     if labels.ndim != 1:
         raise DataError(
             f"y_true must have one label per row, got shape {labels.shape}. "
@@ -247,7 +247,7 @@ def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()
     return weights
 
 
-def _objectread_array(values: Sequence[Any]) -> NDArray[Any]:
+def _object_array(values: Sequence[Any]) -> NDArray[Any]:
     array = np.empty(len(values), object)
     array[:] = list(values)
     return array

@@ -1,1 +1,1 @@
-"""TODO."""
+"""How results are shown: plots and report pages."""

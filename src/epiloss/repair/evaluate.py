@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from epiloss._progress import working
 from epiloss._random import stream
 from epiloss._saving import SCHEMA, SavedAsJson, for_json
 from epiloss._threads import limited_threads
@@ -92,7 +93,8 @@ def repair_audit(
     problem, options = details.problem, replace(details.options, recalibrate=None)
     repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
     learn, fresh = _parts(problem, part, stream(options.seed, "repair"))
-    repair.fit_problem(problem.take(learn))
+    with working(f"learning a repair on {len(learn):,} rows", options.verbose):
+        repair.fit_problem(problem.take(learn))
     given = problem.take(fresh)
     if given.task == "top-label":  # of the same class before and after, whichever is then the top one
         given = replace(given, claimed=given.scores.argmax(axis=1))

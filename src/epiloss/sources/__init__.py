@@ -1,1 +1,1 @@
-"""TODO."""
+"""Where rows come from: files and tables, as parts that are read in batches."""

@@ -1,1 +1,1 @@
-"""Data beyond memory: read in passes, part by part, by any engine, with the same result."""
+"""Audits of data that are read in passes, on one machine or on a cluster."""
