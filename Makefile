@@ -7,7 +7,7 @@ PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv
 BIN = $(VENV)/bin
-KERNEL = setup.py $(addprefix src/epiloss/_kernels/, _kernel.c _trees.c _passes.c _kernel.h)
+KERNEL = setup.py $(addprefix src/epiloss/_kernels/, _kernel.c _trees.c _passes.c _boost.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .PHONY: demo test bench studies docs clean

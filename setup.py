@@ -11,7 +11,7 @@ setup(
     ext_modules=[
         Extension(
             "epiloss._kernels._kernel",
-            [f"src/epiloss/_kernels/{name}.c" for name in ("_kernel", "_trees", "_passes")],
+            [f"src/epiloss/_kernels/{name}.c" for name in ("_kernel", "_trees", "_passes", "_boost")],
             depends=["src/epiloss/_kernels/_kernel.h"],
             extra_compile_args=FLAGS,
             optional=True,

@@ -256,8 +256,8 @@ def own_repair(method: str) -> Run:
     """Return a way to repair by epiloss."""
 
     def run(sample: Sample, fresh: Sample) -> float:
-        repair = epiloss.RegionRecalibrator(method).fit(sample.X, sample.y, sample.scores)
-        return distance(repair.predict(fresh.X, fresh.scores), fresh)
+        repair = epiloss.RegionRecalibrator(method).fit(sample.y, sample.scores, sample.X)
+        return distance(repair.predict(fresh.scores, fresh.X), fresh)
 
     return run
 

@@ -337,8 +337,8 @@ def ours(method: str) -> Callable[[Split, int], Floats]:
 
     def repaired(split: Split, seed: int) -> Floats:
         repair = RegionRecalibrator(method, random_state=seed)
-        repair.fit(split.repair.X, split.repair.y, split.repair.scores)
-        return repair.predict(split.held_out.X, split.held_out.scores)
+        repair.fit(split.repair.y, split.repair.scores, split.repair.X)
+        return repair.predict(split.held_out.scores, split.held_out.X)
 
     return repaired
 

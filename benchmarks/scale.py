@@ -151,12 +151,12 @@ def _proportional_set(pid: int) -> int:
 
 def one(engine: str, folder: str, n_jobs: int, kill: float | None, memory: int) -> None:
     """Audit in this process, and print what it took."""
-    from epiloss import audit as run_audit
+    from epiloss import audit_table
 
     running = resolve_engine(_engine(engine), n_jobs)
     killer = None if kill is None else Killing(running, kill)
     start, before = time.perf_counter(), os.times()
-    result = run_audit(
+    result = audit_table(
         folder, label="label", score="score", engine=killer or running, memory=memory, n_jobs=n_jobs
     )
     wall, after = time.perf_counter() - start, os.times()

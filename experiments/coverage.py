@@ -303,7 +303,7 @@ def run_task(task: Task) -> Repetition:
 def _without_features(task: Task, rows: Sample, random_state: int) -> Repetition:
     """Return the outcomes that need no features, by another rule."""
     truth = true_losses(task.cell.setting, task.rule)
-    options: dict[str, Any] = {"rule": task.rule, "n_bins": task.cell.bins, "level": LEVEL}
+    options: dict[str, Any] = {"rule": task.rule, "n_bins": task.cell.bins, "confidence_level": LEVEL}
     audit = epiloss.audit(rows.y, rows.scores, random_state=random_state, **options)
     names = ("calibration_loss", "score")
     outcomes = {name: Outcome(getattr(audit, name), truth[name]) for name in names}

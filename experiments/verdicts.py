@@ -26,7 +26,8 @@ from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss._saving import write_text
-from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, TOLERANCE, UNCLEAR
+from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
+from epiloss.estimation.options import DEFAULTS
 from epiloss.simulate import Sample, Sigmoid
 from repetitions import as_csv, repeated
 
@@ -76,7 +77,7 @@ class Line:
 def true_claims(setting: str) -> Mapping[str, bool]:
     """Tell of each verdict whether what it claims is true."""
     truth = SETTINGS[setting].truth()
-    matters = TOLERANCE / 4  # of p (1 - p) for as many positives as negatives
+    matters = DEFAULTS["tolerance"] / 4  # of p (1 - p) for as many positives as negatives
     calibration, grouping = truth.calibration_loss >= matters, truth.grouping_loss >= matters
     claims = {FINE: not calibration and not grouping, RECALIBRATE: calibration, REPAIR: grouping}
     return claims | {UNCLEAR: True}

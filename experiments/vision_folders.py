@@ -95,7 +95,7 @@ def imagenet_r(folder: Path, *, mask: bool = True) -> Images:
             f"ImageNet-R has files such as art_0.jpg, which begin with their rendition, got {odd[0]}."
         )
     if not mask:
-        return Images("ImageNet-R", folder, paths, labels, subgroups=renditions)
+        return Images("ImageNet-R", folder, paths, labels, groups=renditions)
     classes, places = np.unique(labels, return_inverse=True)
     return Images("ImageNet-R", folder, paths, places, tuple(classes.tolist()), renditions)
 
@@ -123,7 +123,7 @@ def imagenet_c(folder: Path, corruption: str, *, severity: int = 5, seed: int = 
     lost = next((path for path in moved if not path.is_file()), None)
     if lost is not None:
         raise MissingError(f"every corruption must have the same images, and {lost} is missing.")
-    return Images(f"ImageNet-C, merged {severity}", folder, moved, labels, subgroups=names)
+    return Images(f"ImageNet-C, merged {severity}", folder, moved, labels, groups=names)
 
 
 def _corruption(folder: Path, name: str, severity: int) -> Path | None:

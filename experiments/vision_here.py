@@ -153,7 +153,7 @@ def cifar_predictions(cache: Path, seed: int) -> Iterator[Predictions]:
     ):
         groups = None if part is test else shifted.names
         X = columns["features"]
-        shared: dict[str, Any] = {"display": part.images, "subgroups": groups}
+        shared: dict[str, Any] = {"display": part.images, "groups": groups}
         yield Predictions(f"zero-shot, {text}", part.labels, columns["scores"], X, **shared)
         p = head.predict_proba(X)
         yield Predictions(f"linear head, {text}", part.labels, p, X, diagram=True, **shared)

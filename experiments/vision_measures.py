@@ -87,10 +87,10 @@ def studied(
             found.pages.append(page)
         audits[one.name] = replace(
             result,
-            evidence=None,
+            details=None,
             recalibrated=None
             if result.recalibrated is None
-            else replace(result.recalibrated, evidence=None),
+            else replace(result.recalibrated, details=None),
         )
     found.lines.sort(key=lambda line: -line.accuracy)
     found.images.insert(0, bars(found.lines, images / f"{slug}-losses.png", title))

@@ -2,11 +2,13 @@
 
 Usage, from the root of the repository::
 
-    python scripts/fuzz_files.py --seconds 60            # the whole, a minute
+    python scripts/fuzz_files.py --seconds 60            # all doors, for a minute
+    python scripts/fuzz_files.py --cases 90              # ten cases for each of the nine doors
     python scripts/fuzz_files.py --replay 1234           # one case again, with what it says
 
-Each case is made by its number alone. It runs in a process of its own memory and time limit, and must
-end in a result or in one printable line of an error that is ours (``DataError``, ``OptionError``).
+The undamaged files must end in a result. Each case is made by its number alone. It runs in a process of
+its own memory and time limit, and must end in a result or in one printable line of an error that is
+ours (``DataError``, ``OptionError``).
 Everything else is a finding: another exception, a signal, too much memory or time, a warning, something
 printed, a file written elsewhere, a result that cannot be printed. Exit codes: 0 nothing found,
 1 findings (each is printed, and its file kept in the folder ``--keep``).
@@ -158,7 +160,7 @@ def repairs() -> Mapping[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repair.json"
         for method in ("boosted", "regions"):
-            epiloss.RegionRecalibrator(method).fit(X, label, wrong).save(path)
+            epiloss.RegionRecalibrator(method).fit(label, wrong, X).save(path)
             found[method] = path.read_bytes()
     return found
 
@@ -193,7 +195,7 @@ def use_repair(path: Path) -> None:
     """Read a repair and use it; what it gives must be probabilities."""
     repair = load_repair(path)
     X, _, score = rows()
-    better = repair.predict(X, score)
+    better = repair.predict(score, X)
     if not ((better >= 0) & (better <= 1)).all():
         raise AssertionError("what a repair gave are no probabilities")
 
@@ -264,17 +266,18 @@ def made(number: int, corpus: Path, folder: Path) -> tuple[Door, str, Path]:
     content = way(g, content)
     while g.random() < 0.2 and content:
         content = damage.blindly(g, content)
-    if door.enter is resumed:
-        for one in seeds:
-            (folder / "kept").mkdir(exist_ok=True)
-            shutil.copy(one, folder / "kept" / one.name)
-        path = folder / "kept" / seed.name
-        write_rows(folder / "data.parquet")
-        entrance = folder / "data.parquet"
-    else:
-        path = entrance = folder / "case"
-    path.write_bytes(content)
-    return door, f"{door.name}: {seed.name}, {way.__name__}", entrance
+    return door, f"{door.name}: {seed.name}, {way.__name__}", laid_out(door, seed, content, folder)
+
+
+def laid_out(door: Door, seed: Path, content: bytes, folder: Path) -> Path:
+    """Write what is to stand in the place of an undamaged file; return the path that is entered."""
+    if door.enter is not resumed:
+        (folder / "case").write_bytes(content)
+        return folder / "case"
+    shutil.copytree(seed.parent, folder / "kept", dirs_exist_ok=True)
+    (folder / "kept" / seed.name).write_bytes(content)
+    write_rows(folder / "data.parquet")
+    return folder / "data.parquet"
 
 
 class Watch:
@@ -432,7 +435,7 @@ def corpus_of(doors: Sequence[Door]) -> Iterator[tuple[Path, Path]]:
         process.start()
         process.join()
         if process.exitcode:
-            raise SystemExit("the undamaged files cannot be made")
+            raise SystemExit("the undamaged files cannot be made, or are refused")
         yield corpus, Path(name)
 
 
@@ -441,6 +444,9 @@ def _write_corpus(doors: Sequence[Door], corpus: Path) -> None:
         (corpus / door.name).mkdir(parents=True)
         for name, content in door.seeds().items():
             (corpus / door.name / name).write_bytes(content)
+        for seed in sorted((corpus / door.name).iterdir()):  # or refusing whatever comes would do
+            with tempfile.TemporaryDirectory() as folder:
+                door.enter(laid_out(door, seed, seed.read_bytes(), Path(folder)))
 
 
 def fuzz(seconds: float, first: int, keep: Path, most: int | None = None) -> int:
@@ -475,7 +481,7 @@ def fuzz(seconds: float, first: int, keep: Path, most: int | None = None) -> int
 
 def replay(number: int) -> int:
     """Run one case in this process, and say how it ends."""
-    with corpus_of(DOORS) as (corpus, folder):
+    with corpus_of([DOORS[number % len(DOORS)]]) as (corpus, folder):
         case = folder / "again"
         case.mkdir()
         door, title, path = made(number, corpus, case)
@@ -493,13 +499,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=30, help="how long (default: 30)")
+    parser.add_argument("--cases", type=int, help="how many at most (default: as many as there is time)")
     parser.add_argument("--seed", type=int, default=0, help="number of the first case (default: 0)")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"), help="folder for findings")
     parser.add_argument("--replay", type=int, help="run this case alone, in the open")
     options = parser.parse_args(arguments)
     if options.replay is not None:
         return replay(options.replay)
-    return fuzz(options.seconds, options.seed, options.keep)
+    return fuzz(options.seconds, options.seed, options.keep, options.cases)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from epiloss._kernels import reference as numpy_kernel
 from epiloss._kernels import threads
+from epiloss._kernels.boosting import Growth
 from epiloss._threads import Workers
 from epiloss._typing import Codes
 from epiloss.calibration.smoothers import DistinctScores, WindowedLines
@@ -44,7 +45,7 @@ from epiloss.partition.base import LearningRows
 from epiloss.scoring import Brier, LogLoss
 
 FOLDER = Path(__file__).parents[1] / "src" / "epiloss" / "_kernels"
-SOURCES = ("_kernel.c", "_trees.c", "_passes.c")
+SOURCES = ("_kernel.c", "_trees.c", "_passes.c", "_boost.c")
 FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -ffp-contract=off -fPIC -shared"
 MAKES = ("rows", "columns", "reversed", "strided", "read-only", "tuple")
 
@@ -161,7 +162,32 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
     extremes = np.array([loops.extremes(np.ascontiguousarray(column)) for column in columns])
     spread = loops.spread_out(x, values, g.permutation(2 * n)[:n], 0.3, 7.0, 2 * n)
     arrays = (sums, np.array(added), among, curve, cumulative, *fitted, level_set, keys, extremes)
-    return [array.tobytes() for array in (*arrays, spread, *_evaluated(g, max(n, 1), loops))]
+    evaluated = _evaluated(g, max(n, 1), loops)
+    return [array.tobytes() for array in (*arrays, spread, *evaluated, *_boosted(g, loops))]
+
+
+def _boosted(g: np.random.Generator, loops: ModuleType) -> list[NDArray[Any]]:
+    """Return trees boosted on random codes, by either loss, and their sums for other rows."""
+    n, d = int(g.integers(1, 300)), int(g.integers(1, 9))
+    codes = g.integers(0, int(g.choice([2, 40, 64])), (d, n)).astype(np.uint8)
+    columns = np.sort(g.choice(d, int(g.integers(1, d + 1)), replace=False)).astype(np.int32)
+    weight = g.random(n) * g.choice([1e-5, 0.25, 1.0])
+    label, offset = (g.random(n) < g.random()).astype(float), g.normal(size=n) * g.choice([0.1, 30.0])
+    growth = Growth(
+        n_trees=int(g.integers(1, 5)),
+        n_leaves=int(g.integers(1, 12)),
+        deepest=int(g.integers(1, 7)),
+        rate=0.3,
+        ridge=float(g.choice([0.0, 1e-3, 5.0])) + 1e-9,
+        least=float(g.choice([0.0, 0.1, 3.0])),
+    )
+    total, again = np.zeros(n), np.zeros(n)
+    if g.random() < 0.5:
+        nodes = loops.boost(codes, columns, label, weight, offset, total, growth)
+    else:
+        nodes = loops.boost(codes, columns, label - 0.5, weight, None, total, growth)
+    loops.boosted(codes, g.permutation(n).astype(np.int32), nodes, again)
+    return [nodes, total, again]
 
 
 def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArray[Any]]:

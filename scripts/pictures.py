@@ -9,13 +9,14 @@ of the packages give the same files.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import matplotlib
@@ -141,8 +142,7 @@ def heterogeneity(census: Census) -> Any:
 
 def simulation(_: Census) -> Any:
     """Draw the lower bound against the rows per region, where the truth is known."""
-    sys.path.insert(0, str(EXPERIMENTS))
-    experiment = importlib.import_module("simulation")
+    experiment = _experiment("simulation")
     summaries = experiment.summarise(experiment.run_trials(TRIALS, TRIAL_ROWS))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "simulation.csv"
@@ -184,6 +184,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         save(PICTURES[name](census), path)
         pyplot.close("all")
         print(path)
+
+
+def _experiment(name: str) -> ModuleType:
+    """Return a module of the experiments, which are not on the path."""
+    spec = spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # where its dataclasses look for their types
+    spec.loader.exec_module(module)
+    return module
 
 
 def _out_of_fold(model: Any, X: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Cases of bad input and the answers expected to them, shared by the test and the processes it starts."""
+"""Cases of bad input and the answers to them, shared by the test and the processes that it starts."""
 
 from __future__ import annotations
 

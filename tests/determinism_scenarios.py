@@ -18,8 +18,9 @@ import pandas as pd
 import epiloss
 from epiloss.simulate import MultiClass, Sigmoid
 
-N = 1_200
+N = 800
 WIDE = 420  # columns: more than twice the components that they are brought down to
+FEW = slice(0, 300)  # rows of so many columns
 
 
 def digest(text: str) -> str:
@@ -35,7 +36,7 @@ def frame(X: Any) -> pd.DataFrame:
     return data
 
 
-def write_files(folder: Path, n: int = 20_000) -> None:
+def write_files(folder: Path, n: int = 12_000) -> None:
     """Write rows that exceed the memory they may take, once in two files and once in one."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -44,8 +45,8 @@ def write_files(folder: Path, n: int = 20_000) -> None:
     table = pa.table({**frame(sample.X), "score": sample.scores, "label": sample.y})
     for name in ("two", "one"):
         (folder / name).mkdir()
-    parquet.write_table(table.slice(0, 7_000), folder / "two" / "a.parquet", row_group_size=900)
-    parquet.write_table(table.slice(7_000), folder / "two" / "b.parquet", row_group_size=5_000)
+    parquet.write_table(table.slice(0, 4_000), folder / "two" / "a.parquet", row_group_size=900)
+    parquet.write_table(table.slice(4_000), folder / "two" / "b.parquet", row_group_size=5_000)
     parquet.write_table(table, folder / "one" / "all.parquet")
 
 
@@ -55,11 +56,10 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
     sample = Sigmoid(perturbation="step").sample(N)
     y, s, X = sample.y, np.asarray(sample.scores), np.asarray(sample.X)
     data = frame(X)
-    few = slice(0, N // 2)
-    wide = np.column_stack([X, g.normal(size=(N, WIDE - 2))])[few]
-    wide_repair = epiloss.RegionRecalibrator(n_jobs=n_jobs).fit(wide, y[few], s[few])
-    weights, clusters = g.integers(1, 5, N) / 2, g.integers(0, 300, N)
-    classes = MultiClass(n_classes=3).sample(6 * N)
+    wide = np.column_stack([X, g.normal(size=(N, WIDE - 2))])[FEW]
+    wide_repair = epiloss.RegionRecalibrator(n_jobs=n_jobs).fit(y[FEW], s[FEW], wide)
+    weights, clusters = g.integers(1, 5, N) / 2, g.integers(0, 200, N)
+    classes = MultiClass(n_classes=3).sample(8 * N)  # k-means adds up chunks of 256 rows by threads
     many = (classes.y, classes.scores, classes.X)
     jobs: dict[str, Any] = {"n_jobs": n_jobs}
     options: dict[str, Any] = {"n_bins": 6, "sample_weight": weights, "clusters": clusters, **jobs}
@@ -68,14 +68,18 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
     compared = epiloss.compare(y, models, X, recalibrate="isotonic", method="partition", **jobs)
     plain = epiloss.audit(y, s, X, **jobs)
     repair = plain.repair()
+    half = slice(0, N // 2), slice(N // 2, N)
     columns: dict[str, Any] = {"memory": "14MB", **jobs}
     results: dict[str, Any] = {
         "texts, weights, clusters": named.to_json(),
         "page": named.to_html(),
-        "wide features": epiloss.audit(y[few], s[few], wide, **jobs),
-        "wide repair": wide_repair.predict(wide, s[few]).tolist(),
+        "wide features": epiloss.audit(y[FEW], s[FEW], wide, **jobs),
+        "wide repair": wide_repair.predict(s[FEW], wide).tolist(),
         "repeats": epiloss.audit(y, s, data, repeats=3, adjust="max", method="partition", **jobs),
         "subgroups": epiloss.audit(y, s, subgroups=data["city"], curve="lowess", **jobs),
+        "features and subgroups": epiloss.audit(
+            y, s, X, subgroups=data[["city"]], method="partition", **jobs
+        ),
         "clusters of features": epiloss.audit(*many, partition="kmeans", method="partition", **jobs),
         "whole score vectors": epiloss.audit(*many, task="joint", **jobs),
         "each class": epiloss.audit(*(one[:N] for one in many), task="classwise", **jobs),
@@ -84,7 +88,7 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
         ),
         "comparison": compared.to_json(),
         "comparison's page": compared.to_html(),
-        "drift": epiloss.drift((y[:600], s[:600], X[:600]), (y[600:], s[600:], X[600:]), **jobs),
+        "drift": epiloss.drift(*((y[part], s[part], X[part]) for part in half), **jobs),
         "repair": [repair.to_json(), repair.scores.tolist()],
         "regret": epiloss.regret(plain).to_json(),
         "files": epiloss.audit_table(folder / "two", label="label", score="score", **columns),

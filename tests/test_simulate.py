@@ -47,6 +47,7 @@ def top_label(sample: Sample) -> Sample:
 
 
 def assert_mean(values: Floats, expected: float) -> None:
+    """Allow four standard errors of the mean, which chance exceeds once in 16,000 times."""
     per_row = values if values.ndim == 1 else values.sum(axis=1)
     error = per_row.std() / np.sqrt(len(per_row))
     assert abs(per_row.mean() - expected) <= 4 * error + 1e-12

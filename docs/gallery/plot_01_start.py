@@ -11,7 +11,7 @@ a plain logistic regression gives to *earns over $50,000*. The model never saw t
 
 import epiloss
 
-data = epiloss.data.load_census_income()
+data = epiloss.datasets.load_census_income()
 
 # %%
 # One call

@@ -8,6 +8,7 @@ A prediction of several classes can be held to more than one claim. The *task* s
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 import epiloss
 from epiloss.simulate import MultiClass, Sigmoid
@@ -89,8 +90,8 @@ for rule in ("brier", "log"):
 # probabilities counts more than one at high probabilities.
 
 
-def rare(p: epiloss.scoring.Floats) -> epiloss.scoring.Floats:
-    return np.sqrt(p + 1e-3) - p
+def rare(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.sqrt(p + 1e-3) - p)
 
 
 own = epiloss.ScoringRule.from_entropy(rare, name="rare events")

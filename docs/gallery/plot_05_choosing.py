@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 import epiloss
+from epiloss.partition import Tree
 from epiloss.simulate import Problem, Sigmoid
 
 REPETITIONS = 4
@@ -47,7 +48,7 @@ problem = Sigmoid(n_noise=8)
 choices: dict[str, dict[str, Any]] = {
     "crossfit (default)": {},
     "tree": {"method": "partition"},
-    "tree, 30 rows a region": {"method": "partition", "region_ratio": 30},
+    "tree, 30 rows a region": {"method": "partition", "partition": Tree(region_ratio=30)},
     "stump: two regions": {"method": "partition", "partition": "stump"},
     "k-means": {"method": "partition", "partition": "kmeans"},
 }
@@ -98,8 +99,8 @@ ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=
 plt.show()
 
 # %%
-# ``binning="quantile"`` puts equally many rows into each bin: better where nearly all scores lie
-# at one end. ``bins`` also takes edges of your own.
+# ``strategy="quantile"`` puts equally many rows into each bin: better where nearly all scores lie
+# at one end. ``n_bins`` also takes edges of your own.
 #
 # Is nothing found where nothing is?
 # ----------------------------------
@@ -114,7 +115,7 @@ pd.DataFrame({"no grouping loss": study(Sigmoid(grouping=0.0, n_noise=8), 4_000,
 #
 # Splits and halves
 # -----------------
-# ``split`` is the part of the rows that learns regions, ``swap`` lets the halves change places,
-# and ``repeats`` averages several splits: each costs time and takes out some of the chance of one
-# split. ``clusters=`` keeps rows that depend on each other (of one patient, of one user) on the
-# same side, and makes intervals honest about them.
+# ``split`` is the part of the rows that learns regions, after which both parts change places (not
+# with ``method="paper"``), and ``repeats`` averages several splits: each costs time and takes out
+# some of the chance of one split. ``clusters=`` keeps rows that depend on each other (of one
+# patient, of one user) on the same side, and makes intervals honest about them.

@@ -8,6 +8,7 @@ need not be learned: pass them, and every row is evaluated.
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -16,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import epiloss
 from epiloss.presentation.plot import HeterogeneityDisplay
 
-data = epiloss.data.load_census_income()
+data = epiloss.datasets.load_census_income()
 X = pd.DataFrame(data.X)
 train = np.random.default_rng(0).random(len(X)) < 0.4
 
@@ -30,7 +31,7 @@ train = np.random.default_rng(0).random(len(X)) < 0.4
 left_out = ["sex", "occupation", "industry", "household_role", "marital_status"]
 
 
-def scores(columns: pd.DataFrame) -> epiloss.scoring.Floats:
+def scores(columns: pd.DataFrame) -> NDArray[np.float64]:
     """Fit a logistic model on the training rows, and score the others."""
     words = columns.select_dtypes(exclude="number").columns.tolist()
     numbers = columns.select_dtypes("number").columns.tolist()
@@ -50,7 +51,7 @@ models = {"told": scores(X), "not told": scores(X.drop(columns=left_out))}
 # --------------------------------------------------------
 # Not the difference of the groups' scores is asked for, nor that of their rates: whether *people
 # of equal score* differ by group. That is calibration within groups; where it holds, the score is
-# sufficient. ``sensitive_features=``, fairlearn's word, is accepted for ``groups=``.
+# sufficient. Pass the groups, fairlearn's ``sensitive_features``, as ``subgroups=``.
 
 audits = {name: epiloss.audit(y, p, subgroups=sex) for name, p in models.items()}
 print(audits["not told"])
@@ -90,7 +91,7 @@ HeterogeneityDisplay.from_audits(by_both).plot()
 # The table behind the picture:
 
 table = HeterogeneityDisplay.from_audits(by_both).table.to_pandas()
-table[["model", "group", "n", "difference", "low", "high"]].round(4)
+table[["model", "subgroup", "n", "difference", "low", "high"]].round(4)
 
 # %%
 # Groups that nobody thought of

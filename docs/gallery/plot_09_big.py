@@ -68,8 +68,9 @@ print("dask:", spread.grouping_loss == result.grouping_loss)
 # Spark and Ray are engines too, where they are installed: ``engine="spark"``, with ``:ADDRESS`` of a
 # cluster, a ``SparkSession``, or ``"ray"``; a Spark data frame, ``spark.table("logs")``, is read where
 # it lies. The tests also kill workers on the way, and the bits stay the same
-# (``test_spark_gives_the_same_bits_also_when_a_worker_kills_itself`` and
-# ``test_ray_gives_the_same_bits_also_when_a_worker_kills_itself`` in ``tests/test_engines.py``).
+# (in ``tests/streaming/test_engines.py``,
+# ``test_spark_gives_the_same_bits_also_when_a_worker_kills_itself`` and
+# ``test_ray_gives_the_same_bits_also_when_a_worker_kills_itself``).
 
 from importlib.util import find_spec
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import epiloss
 
-data = epiloss.data.load_census_income()
+data = epiloss.datasets.load_census_income()
 result = epiloss.audit(data.y, data.scores, data.X)
 
 # %%
@@ -36,15 +36,15 @@ from pathlib import Path
 half = np.random.default_rng(0).random(len(data.y)) < 0.5
 learn = {name: column[half] for name, column in data.X.items()}
 apply = {name: column[~half] for name, column in data.X.items()}
-repair = epiloss.RegionRecalibrator().fit(learn, data.y[half], data.scores[half])
+repair = epiloss.RegionRecalibrator().fit(data.y[half], data.scores[half], learn)
 
 file = Path(tempfile.mkdtemp()) / "repair.json"
 repair.save(file)
 again = epiloss.load_repair(file)
-better = again.predict(apply, data.scores[~half])
+better = again.predict(data.scores[~half], apply)
 y, given = data.y[~half], data.scores[~half]
 print(f"Brier score {np.mean((given - y) ** 2):.4f} -> {np.mean((better - y) ** 2):.4f}")
-print("the saved repair is the same:", np.array_equal(better, repair.predict(apply, given)))
+print("the saved repair is the same:", np.array_equal(better, repair.predict(given, apply)))
 
 # %%
 # What changed: each point is a person. A recalibration would be a curve; people of equal score now get

@@ -5,18 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError, printable
-
-if TYPE_CHECKING:
-    pass
-if TYPE_CHECKING:
-    pass
-
 
 _MOST_SHOWN, _LONGEST = 20, 60  # rows and characters of a table that is printed
 

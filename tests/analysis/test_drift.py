@@ -132,6 +132,142 @@ def test_categories_keep_their_meaning_when_the_data_sets_have_others() -> None:
     assert result.current.grouping_loss.value == pytest.approx(0.09, abs=0.02)
 
 
+# weights, clusters and columns
+
+
+def named(rows: tuple[Any, Any, Any], **more: Any) -> dict[str, Any]:
+    """Return a data set as a mapping."""
+    return {**dict(zip(("y_true", "y_prob", "X"), rows, strict=True)), **more}
+
+
+def repeated(rows: tuple[Any, Any, Any], times: Any) -> tuple[Any, Any, Any]:
+    y, scores, X = rows
+    return np.repeat(y, times), np.repeat(scores, times), np.repeat(X, times, axis=0)
+
+
+def test_a_mapping_says_the_same_as_a_tuple() -> None:
+    rows = drawn(STEP, 1_000, 0), drawn(STEP, 800, 1)
+    assert epiloss.drift(*map(named, rows), n_bins=5) == epiloss.drift(*rows, n_bins=5)
+
+
+def test_equal_weights_give_the_same_bits_as_none() -> None:
+    before, after = drawn(STEP, 1_000, 0), drawn(STEP, 800, 1)
+    weighted = (
+        named(before, sample_weight=np.full(1_000, 3.0)),
+        named(after, sample_weight=np.full(800, 0.2)),
+    )
+    assert epiloss.drift(*weighted, n_bins=5) == epiloss.drift(before, after, n_bins=5)
+
+
+class BySide:
+    """A partition that learns nothing: what is left is the evaluation."""
+
+    def fit(self, X: Any, y: Any) -> None:
+        """Learn nothing."""
+
+    def predict(self, X: Any) -> Any:
+        """Return the side."""
+        return X[:, 0] > X[:, 1]
+
+
+def test_whole_weights_are_repeated_rows_told_to_be_copies() -> None:
+    """Score, calibration and grouping loss and their standard errors, within rounding.
+
+    With an isotonic curve: leaving out one of several copies is no matter of weights.
+    """
+    g = np.random.default_rng(4)
+    rows = drawn(STEP, 1_200, 0), drawn(STEP, 900, 1)
+    times = [g.integers(1, 4, len(one[0])) for one in rows]
+    units = [np.arange(len(one)) for one in times]
+    options: dict[str, Any] = {"n_bins": 4, "curve": "isotonic", "partition": BySide()}
+    weighted = epiloss.drift(
+        *(named(r, sample_weight=t, clusters=u) for r, t, u in zip(rows, times, units, strict=True)),
+        **options,
+    )
+    copies = epiloss.drift(
+        *(
+            named(repeated(r, t), clusters=np.repeat(u, t))
+            for r, t, u in zip(rows, times, units, strict=True)
+        ),
+        **options,
+    )
+    plain = epiloss.drift(*rows, **options)
+    for loss in LOSSES:
+        for sample in ("reference", "current"):
+            one, other, none = (
+                getattr(getattr(result, sample), loss) for result in (weighted, copies, plain)
+            )
+            assert one.value == pytest.approx(other.value, abs=1e-9), (sample, loss)
+            assert one.stderr == pytest.approx(other.stderr, rel=1e-6), (sample, loss)
+            assert one.value != pytest.approx(none.value, abs=1e-7), (sample, loss)
+
+
+def test_the_score_of_whole_weights_is_that_of_repeated_rows() -> None:
+    """The current rows are all evaluated, so their score depends on no split."""
+    before, after = drawn(STEP, 1_000, 0), drawn(STEP, 800, 1)
+    times = np.random.default_rng(4).integers(1, 4, 800)
+    weighted = epiloss.drift(before, named(after, sample_weight=times), n_bins=5)
+    copied = epiloss.drift(before, repeated(after, times), n_bins=5)
+    assert weighted.current.score.value == pytest.approx(copied.current.score.value, abs=1e-9)
+    assert weighted.reference.n_evaluated == copied.reference.n_evaluated
+
+
+def test_clusters_widen_the_standard_errors_of_rows_that_are_all_doubled() -> None:
+    """By the square root of two; that of a calibration loss near zero by more, as it falls with n."""
+    rows = drawn(STEP, 1_500, 0), drawn(STEP, 1_500, 1)
+    pairs = np.repeat(np.arange(1_500), 2)
+    twice = [repeated(one, 2) for one in rows]
+    blind = epiloss.drift(*twice, n_bins=5)
+    told = epiloss.drift(*(named(one, clusters=pairs) for one in twice), n_bins=5)
+    wide, narrow = (
+        np.array([getattr(one.current, loss).stderr for loss in LOSSES]) for one in (told, blind)
+    )
+    score, calibration, grouping = wide / narrow
+    assert score == pytest.approx(np.sqrt(2), rel=1e-3)
+    assert calibration > 1.3
+    assert grouping == pytest.approx(np.sqrt(2), rel=0.1)
+    for loss in LOSSES:
+        wider, narrower = (one.difference[loss].stderr or 0.0 for one in (told, blind))
+        assert wider > 1.3 * narrower > 0, loss
+
+
+def test_a_cluster_is_never_divided_between_the_rows_that_learn_and_those_that_evaluate() -> None:
+    """In clusters of ten copies, rows that have learned would know the labels of those left out."""
+    y, scores, X = drawn(Sigmoid(grouping=0.0), 300, 0)
+    ten = repeated((y, scores, X), 10)
+    units = np.repeat(np.arange(300), 10)
+    current = drawn(Sigmoid(grouping=0.0), 1_000, 1)
+    blind = epiloss.drift(ten, current, n_bins=3).reference.grouping_loss
+    told = epiloss.drift(named(ten, clusters=units), current, n_bins=3).reference.grouping_loss
+    assert blind.value > 0.02  # which is not there
+    assert told.stderr is not None
+    assert told.value < 3 * told.stderr
+
+
+def test_further_columns_are_ignored_and_come_in_any_order() -> None:
+    before, (y, scores, X) = drawn(STEP, 1_000, 0), drawn(STEP, 800, 1)
+    old = (*before[:2], {"a": before[2][:, 0], "b": before[2][:, 1]})
+    columns = {"a": X[:, 0], "b": X[:, 1]}
+    names = np.array([f"person {i}" for i in range(800)])
+    more = {"name": names, "b": X[:, 1], "noise": np.arange(800) % 7, "a": X[:, 0]}
+    assert epiloss.drift(old, (y, scores, more)) == epiloss.drift(old, (y, scores, columns))
+    # what the reference leaves out, the current data need not have
+    named_old = (*old[:2], {**old[2], "name": np.array([f"person {i}" for i in range(1_000)])})
+    result = epiloss.drift(named_old, (y, scores, columns))
+    assert result.difference == epiloss.drift(old, (y, scores, columns)).difference
+    assert [remark.code for remark in result.remarks].count("names-left-out") == 1
+
+
+@pytest.mark.parametrize("missing", ["a", "b"])
+def test_a_missing_column_is_named(missing: str) -> None:
+    before, (y, scores, X) = drawn(STEP, 300, 0), drawn(STEP, 300, 1)
+    old = (*before[:2], {"a": before[2][:, 0], "b": before[2][:, 1]})
+    fewer = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 0]}
+    del fewer[missing]
+    with pytest.raises(epiloss.DataError, match=f"current data: .* got no column '{missing}'"):
+        epiloss.drift(old, (y, scores, fewer))
+
+
 def test_the_seed_decides_and_json_gives_back_the_dict(tmp_path: Path) -> None:
     result, again = (drifted(STEP, STEP, 1_000, random_state=7) for _ in range(2))
     assert result == again
@@ -159,7 +295,18 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             epiloss.OptionError,
             r"'top-label', got 'classwise'\. For one class",
         ),
-        (GOOD, {"level": 2}, epiloss.OptionError, r"level must lie in \(0, 1\), got 2\. Use"),
+        (
+            GOOD,
+            {"confidence_level": 2},
+            epiloss.OptionError,
+            r"confidence_level must lie in \(0, 1\), got 2\. Use",
+        ),
+        (
+            GOOD,
+            {"level": 0.9},
+            epiloss.OptionError,
+            r"drift has no option 'level'\. Did you mean 'confidence_level'\?",
+        ),
         (
             GOOD[:2],
             {},
@@ -167,12 +314,30 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             r"current data must be a tuple of three, got 2 entries\. Pass",
         ),
         (3, {}, epiloss.DataError, r"current data must be a tuple of three, got a int\. Pass"),
+        (
+            {"y_true": GOOD[0], "y_prob": GOOD[1]},
+            {},
+            epiloss.DataError,
+            r"current data must be a mapping with y_true, y_prob, X .* got no 'X'",
+        ),
+        (
+            {"y_true": GOOD[0], "y_prob": GOOD[1], "X": GOOD[2], "weights": [1] * 4},
+            {},
+            epiloss.DataError,
+            r"perhaps sample_weight and clusters, got 'weights'",
+        ),
+        (
+            {"y_true": GOOD[0], "y_prob": GOOD[1], "X": GOOD[2], "sample_weight": [1, 2]},
+            {},
+            epiloss.DataError,
+            r"current data: y_prob and sample_weight must have the same number of rows",
+        ),
         ((*GOOD[:2], None), {}, epiloss.DataError, r"current data must have features, got none\. Pass"),
         (
             (*GOOD[:2], {"z": [1] * 4}),
             {},
             epiloss.DataError,
-            r"same columns .* got 'x0' in one only\. S",
+            r"current data: X must have the columns .* got no column 'x0'\. Pass the same columns",
         ),
         (
             (*GOOD[:2], {"x0": list("abcd")}),

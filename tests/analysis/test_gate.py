@@ -42,13 +42,13 @@ def test_a_failed_gate_exits_with_3_and_still_prints_the_ledger(predictions: str
     done = run(predictions, "--fail-above", "0.005")
     assert done.exit_code == 3
     assert "grouping loss, at least" in done.stdout
-    assert "gate failed: the grouping loss is above 0.005: 0." in done.stderr
+    assert "Gate failed: the grouping loss is above 0.005: 0." in done.stderr
 
 
 def test_a_passed_gate_exits_with_0(predictions: str) -> None:
     done = run(predictions, "--fail-above", "0.2", "--fail-above", "calibration=0.1")
     assert done.exit_code == 0
-    assert done.stderr.count("gate passed") == 2
+    assert done.stderr.count("Gate passed") == 2
 
 
 def test_one_of_several_limits_is_enough_to_fail(predictions: str) -> None:

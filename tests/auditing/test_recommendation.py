@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss import Audit, OptionError
+from epiloss import Audit
 from epiloss.simulate import MultiClass, Sigmoid
 
 SAMPLE = Sigmoid(perturbation="step").sample(400)
@@ -21,17 +21,17 @@ def audited(**options: Any) -> Audit:
 
 
 CASES: dict[str, tuple[Any, str, str]] = {
-    "features": (lambda: audited(), "crossfit", "needs no bins and every row tests it"),
+    "features": (lambda: audited(), "crossfit", "no bins, evaluated on every row"),
     "classwise": (
         lambda: epiloss.audit(THREE.y, THREE.scores, THREE.X, task="classwise", n_bins=2),
         "crossfit",
-        "needs no bins",
+        "no bins",
     ),
-    "subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "partition", "groups are given"),
-    "groups alone": (
+    "features and subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "crossfit", "no bins"),
+    "subgroups alone": (
         lambda: epiloss.audit(SAMPLE.y, SAMPLE.scores, subgroups=SAMPLE.X[:, 0] > 0),
         "partition",
-        "groups are given",
+        "subgroups are given",
     ),
     "blind": (lambda: epiloss.audit(SAMPLE.y, SAMPLE.scores), "partition", "without X"),
     "joint": (
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, str, str]] = {
         "partition",
         "not on a whole vector",
     ),
-    "asked": (lambda: audited(method="partition"), "partition", "as asked; method='auto'"),
+    "asked": (lambda: audited(method="partition"), "partition", "as requested; method='crossfit'"),
     "few rows": (
         lambda: epiloss.audit(SAMPLE.y[FEW], SAMPLE.scores[FEW], SAMPLE.X[FEW], n_bins=1),
         "partition",
@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize(("result", "method", "why"), CASES.values(), ids=CASES.keys())
 def test_the_result_says_which_bound_leads_and_why(result: Any, method: str, why: str) -> None:
     result = result()
-    leader = {"crossfit": "the cross-fitted bound leads", "partition": "the bound by regions leads"}
+    leader = {"crossfit": "Headline: cross-fitted (", "partition": "Headline: by regions ("}
     assert result.method == method
     assert result.recommendation.startswith(leader[method])
     assert why in result.recommendation
@@ -69,17 +69,16 @@ def test_the_result_says_which_bound_leads_and_why(result: Any, method: str, why
 
 def test_the_bound_without_bins_leads_unless_told_otherwise() -> None:
     default = audited()
-    assert default.options["method"] == "auto"
+    assert default.options["method"] == "crossfit"
     assert default.to_json() == audited(method="crossfit").to_json()
-    assert default.grouping_loss == audited(method="crossfit").grouping_loss
 
 
 def test_the_partitions_terms_and_tables_are_the_same_whichever_bound_leads() -> None:
-    auto, partition = audited(), audited(method="partition")
-    assert auto.partition_bound == partition.grouping_loss
+    default, partition = audited(), audited(method="partition")
+    assert default.partition_bound == partition.grouping_loss
     for name in ("score", "calibration_loss", "plugin", "bias", "explained", "induced"):
-        assert getattr(auto, name) == getattr(partition, name)
-    assert auto.regions.to_dict() == partition.regions.to_dict()
+        assert getattr(default, name) == getattr(partition, name)
+    assert default.regions.to_dict() == partition.regions.to_dict()
 
 
 def test_the_recalibrated_ledger_has_a_recommendation_of_its_own() -> None:
@@ -89,14 +88,18 @@ def test_the_recalibrated_ledger_has_a_recommendation_of_its_own() -> None:
     assert result.recalibrated.recommendation == result.recommendation
 
 
-@pytest.mark.parametrize("name", ["groups", "blind", "joint", "few rows"])
-def test_the_cross_fitted_bound_is_refused_where_auto_has_none(name: str) -> None:
-    data: dict[str, Any] = {
-        "subgroups": (SAMPLE.y, SAMPLE.scores, SAMPLE.X),
-        "blind": (SAMPLE.y, SAMPLE.scores),
-        "joint": (THREE.y, THREE.scores, THREE.X),
-        "few rows": (SAMPLE.y[FEW], SAMPLE.scores[FEW], SAMPLE.X[FEW]),
-    }
-    options: dict[str, Any] = {"subgroups": {"subgroups": SAMPLE.y}, "joint": {"task": "joint"}}
-    with pytest.raises(OptionError, match="crossfit"):
-        epiloss.audit(*data[name], n_bins=1, method="crossfit", **options.get(name, {}))
+@pytest.mark.parametrize("name", ["subgroups alone", "blind", "joint", "few rows", "few clusters"])
+def test_where_the_cross_fitted_bound_is_not_possible_the_regions_lead_without_an_error(
+    name: str,
+) -> None:
+    result = CASES[name][0]()
+    assert result.options["method"] == "crossfit"  # which was asked for
+    assert result.method == "partition"
+    assert result.crossfit_bound is None
+
+
+def test_known_subgroups_have_a_recommendation_of_their_own() -> None:
+    result = audited(subgroups={"side": SAMPLE.X[:, 0] > 0})
+    assert result.method == "crossfit"
+    assert result.subgroups["side"].method == "partition"
+    assert "subgroups are given" in result.subgroups["side"].recommendation

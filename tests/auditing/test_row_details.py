@@ -117,7 +117,7 @@ def test_the_worst_regions_come_first_and_lie_on_their_side(result: Audit) -> No
 
 
 def test_other_regions_leave_the_ledger_alone(result: Audit) -> None:
-    other = repartitioned(result, "stump", swap=False)
+    other = repartitioned(result, "stump")
     assert other.grouping_loss == result.grouping_loss
     assert other.options["partition"] == "stump"
     assert (other.level_sets["n_regions"] <= 2).all()
@@ -128,7 +128,7 @@ def test_joined_groups_are_named_in_the_rule_the_verdict_and_the_report() -> Non
     groups = ["a"] * 400 + ["b1", "b2", "b3", "b4"]  # of which each b has one row
     y = np.array([0] * 380 + [1] * 24)
     result = epiloss.audit(y, np.full(404, 0.05), subgroups=groups, n_bins=3)
-    assert result.regions["group"].tolist() == ["a", "b1 + b2 + b3 + b4"]
+    assert result.regions["subgroup"].tolist() == ["a", "b1 + b2 + b3 + b4"]
     assert result.regions["rule"].tolist() == ["a", "b1 + b2 + b3 + b4"]
     assert "b1 + b2 + b3 + b4" in str(result.verdict)
     assert "b1 + b2 + b3 + b4" in result.to_html()
@@ -220,16 +220,7 @@ def test_the_curve_of_several_classes_needs_one_of_them() -> None:
 
 def problem_of(n: int, weight: object = None) -> Problem:
     y = np.arange(n) % 2
-    return read_problem(
-        y,
-        np.full(n, 0.5),
-        None,
-        task=None,
-        groups=None,
-        sample_weight=weight,
-        pos_label=None,
-        classes=None,
-    )
+    return read_problem(y, np.full(n, 0.5), sample_weight=weight)
 
 
 def test_display_takes_texts_tables_and_images(tmp_path: Path) -> None:

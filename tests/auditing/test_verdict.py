@@ -11,6 +11,7 @@ import epiloss
 from epiloss.auditing.result import Audit
 from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR, _rates, verdict
 from epiloss.estimate import Estimate
+from epiloss.input.problem import RegionSource
 from epiloss.partition import Tree
 from epiloss.simulate import Sigmoid
 
@@ -166,12 +167,12 @@ def test_the_rows_that_are_asked_for_come_to_an_end() -> None:
     assert told.kind == REPAIR
 
 
-def test_groups_are_not_called_features(base: Audit) -> None:
-    options = {**base.options, "partition": "groups"}
-    small = replace(base, options=options, grouping_loss=SMALL, partition_bound=SMALL)
+def test_subgroups_are_not_called_features(base: Audit) -> None:
+    given = replace(base, region_source=RegionSource.SUBGROUPS)
+    small = replace(given, grouping_loss=SMALL, partition_bound=SMALL)
     for calibration in (SMALL, LARGE):
         result = replace(small, calibration_loss=calibration)
-        assert "these groups" in str(verdict(result))
+        assert "these subgroups" in str(verdict(result))
         assert "features" not in str(verdict(result))
 
 
@@ -253,7 +254,7 @@ def test_groups_of_hardly_any_labels_are_not_told_to_need_repair_by_the_log_loss
         y = (g.random(6_000) < scores).astype(int)
         result = epiloss.audit(y, scores, subgroups=g.integers(300, size=6_000), rule="log")
         assert result.verdict.kind != REPAIR
-        assert any("join groups" in one for one in result.remarks)
+        assert any("join subgroups" in one for one in result.remarks)
 
 
 def test_an_infinite_score_is_told_in_words() -> None:

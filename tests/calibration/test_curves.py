@@ -58,6 +58,7 @@ SMOOTH: dict[str, Callable[[Floats], Floats]] = {
 @each_fitter
 @pytest.mark.parametrize("truth", SMOOTH.values(), ids=SMOOTH)
 def test_a_smooth_curve_is_recovered(fitter: CurveFitter, truth: Callable[[Floats], Floats]) -> None:
+    """One sample of 15,000 rows, a root mean squared error below 0.03; that of a flat line is 0.06."""
     generator = np.random.default_rng(0)
     scores = generator.random(15_000)
     labels = (generator.random(15_000) < truth(scores)).astype(float)
@@ -201,7 +202,6 @@ def test_equal_weights_are_no_weights(fitter: CurveFitter) -> None:
 
 
 @each_fitter
-@pytest.mark.slow
 def test_a_million_rows_are_fitted(fitter: CurveFitter) -> None:
     generator = np.random.default_rng(7)
     scores = generator.random(1_000_000)

@@ -128,9 +128,9 @@ def test_a_constant_score_has_a_single_level_set(value: float) -> None:
 
 
 @pytest.mark.parametrize("edges", [[0, 0.1, 0.5, 1], (0.2, 0.8), np.array([0.0, 0.999, 1.0])])
-@pytest.mark.parametrize("binning", ["uniform", "quantile"])
-def test_given_edges_are_taken_as_they_are(edges: Any, binning: str) -> None:
-    bins = resolve_level_sets(edges, binning, np.array([0.5]), None)
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_given_edges_are_taken_as_they_are(edges: Any, strategy: str) -> None:
+    bins = resolve_level_sets(edges, strategy, np.array([0.5]), None)
     np.testing.assert_array_equal(bins.edges, np.asarray(edges, float))
 
 
@@ -150,10 +150,10 @@ def test_the_short_hands_name_their_level_sets() -> None:
     )
 
 
-@pytest.mark.parametrize("bins", [0, -3, 2.5, True, False, None, "ten", [[0, 1]]])
-def test_bins_must_be_a_whole_number_or_edges(bins: Any) -> None:
-    with pytest.raises(OptionError, match="bins must be a whole number of at least 1"):
-        resolve_level_sets(bins, "uniform", np.array([0.5]), None)
+@pytest.mark.parametrize("n_bins", [0, -3, 2.5, True, False, None, "ten", [[0, 1]]])
+def test_bins_must_be_a_whole_number_or_edges(n_bins: Any) -> None:
+    with pytest.raises(OptionError, match=r"^n_bins must be a whole number of at least 1"):
+        resolve_level_sets(n_bins, "uniform", np.array([0.5]), None)
 
 
 @pytest.mark.parametrize("edges", [[0.5], [], [0, 0.5, 0.5, 1], [1, 0], [0, np.nan, 1], [0, np.inf]])
@@ -167,10 +167,11 @@ def test_edges_must_be_numbers() -> None:
         resolve_level_sets(["low", "high"], "uniform", np.array([0.5]), None)  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("binning", ["equal", "", None])
-def test_an_unknown_binning_is_named(binning: Any) -> None:
-    with pytest.raises(OptionError, match="binning must be 'uniform' or 'quantile', got"):
-        resolve_level_sets(10, binning, np.array([0.5]), None)
+@pytest.mark.parametrize("strategy", ["equal", "", None])
+def test_an_unknown_strategy_is_named(strategy: Any) -> None:
+    words = f"^strategy must be 'uniform' or 'quantile', got {strategy!r}"
+    with pytest.raises(OptionError, match=words):
+        resolve_level_sets(10, strategy, np.array([0.5]), None)
 
 
 def test_few_distinct_score_vectors_are_level_sets_of_their_own() -> None:

@@ -20,6 +20,7 @@ from pyarrow import csv, feather, parquet
 
 import epiloss
 from epiloss.cli.main import main
+from epiloss.partition import Tree
 from epiloss.sources.whole_files import read_file
 
 N = 400
@@ -29,6 +30,7 @@ P = _generator.random(N)
 Y = (_generator.random(N) < np.clip(P + 0.2 * np.sign(X[:, 0]), 0, 1)).astype(int)
 SEX = np.where(X[:, 1] > 0, "f", "m")
 COLUMNS: dict[str, Any] = {"y": Y, "p": P, "a": X[:, 0], "sex": SEX}
+FAST = ("--n-bins", "4", "--method", "partition")  # where the estimate has no part in what is tested
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def data(in_an_empty_folder: None) -> str:
 @pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "d.parquet", "d.arrow", "d.feather"])
 def test_every_format_is_audited_alike_from_a_file_or_the_standard_input(name: str, run: Run) -> None:
     write(name, **COLUMNS)
-    options = ("--label", "y", "--score", "p", "--bins", "4", "--method", "partition", "--json")
+    options = ("--label", "y", "--score", "p", *FAST, "--json")
     answer = run("audit", name, *options)
     assert answer.code == 0
     assert answer.err == ""
@@ -107,40 +109,47 @@ def test_a_lone_value_in_an_archive_is_no_feature(run: Run) -> None:
     np.savez("d.npz", y=Y, p=P, X=X, version=np.array(3))
     np.savez("same.npz", y=Y, p=P, X=X)
     with_it, without = (
-        run("audit", name, "--label", "y", "--score", "p") for name in ("d.npz", "same.npz")
+        run("audit", name, "--label", "y", "--score", "p", *FAST) for name in ("d.npz", "same.npz")
     )
     assert with_it.code == 0
     assert with_it.out == without.out
 
 
 def test_the_ledger_goes_to_the_standard_output(data: str, run: Run) -> None:
-    answer = run("audit", data, "--label", "y", "--score", "p", "--bins", "4")
+    answer = run("audit", data, "--label", "y", "--score", "p", "--n-bins", "4")
     assert answer.code == 0
     assert answer.err == ""
     expected = str(epiloss.audit_table(COLUMNS, label="y", score="p", n_bins=4)) + "\n"
     assert answer.out == expected.replace("pass task= to change", "pass --task to change")
 
 
-def test_columns_have_the_use_that_the_options_give_them(data: str, run: Run) -> None:
+def test_columns_have_the_use_that_the_options_give_them(run: Run) -> None:
+    columns = {**COLUMNS, "ward": np.arange(N) % 3}
+    write("d.parquet", **columns)
+
     def numbers(*options: str) -> Any:
-        answer = run("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--json", *options)
+        answer = run("audit", "d.parquet", "--label", "y", "--score", "p", *FAST, "--json", *options)
         return json.loads(answer.out)
 
-    assert numbers("--feature", "a") == numbers("--exclude", "sex")
-
     def expected(**options: Any) -> Any:
-        return epiloss.audit_table(COLUMNS, label="y", score="p", n_bins=4, **options).to_dict()
+        fast: dict[str, Any] = {"n_bins": 4, "method": "partition"}
+        return epiloss.audit_table(columns, label="y", score="p", **fast, **options).to_dict()
 
-    assert numbers("--feature", "a") == expected(features=["a"])
-    assert numbers("--groups", "sex") == expected(subgroups="sex")
+    one = numbers("--feature", "a")
+    assert one == numbers("--exclude", "sex", "--exclude", "ward") == expected(features=["a"])
+    assert numbers("--feature", "a", "--feature", "sex") == expected(features=["a", "sex"])
+    assert numbers("--subgroups", "sex") == expected(subgroups="sex")
+    both = numbers("--subgroups", "sex", "--subgroups", "ward")
+    assert both == expected(subgroups=["sex", "ward"])
+    assert list(both["subgroups"]) == ["sex", "ward"]
     weighted = expected(features=["a"], sample_weight="p")
     assert numbers("--feature", "a", "--weight", "p") == weighted
 
 
 def test_one_score_column_per_class(run: Run) -> None:
     write("d.csv", y=Y, no=1 - P, yes=P)
-    two = run("audit", "d.csv", "--label", "y", "--score", "no", "--score", "yes", "--json")
-    one = run("audit", "d.csv", "--label", "y", "--score", "yes", "--exclude", "no", "--json")
+    two = run("audit", "d.csv", "--label", "y", "--score", "no", "--score", "yes", *FAST, "--json")
+    one = run("audit", "d.csv", "--label", "y", "--score", "yes", "--exclude", "no", *FAST, "--json")
     assert json.loads(two.out)["score"] == json.loads(one.out)["score"]
 
 
@@ -164,14 +173,42 @@ def test_pos_label_chooses_the_positive_class(run: Run) -> None:
     assert json.loads(answer.out)["score"]["value"] == pytest.approx(np.mean((P - Y) ** 2), abs=1e-10)
 
 
-def test_all_options_of_an_audit_reach_it(data: str, run: Run) -> None:
+OPTIONS: dict[str, Any] = {
+    "task": "top-label",
+    "rule": "log",
+    "n_bins": 3,
+    "strategy": "quantile",
+    "curve": "isotonic",
+    "split": 0.4,
+    "repeats": 2,
+    "recalibrate": "sigmoid",
+    "confidence_level": 0.9,
+    "tolerance": 0.02,
+}
+
+
+@pytest.mark.parametrize(
+    ("switches", "partition"),
+    [
+        (("--partition", "stump"), "stump"),
+        (("--region-ratio", "20"), Tree(20)),
+        (("--partition", "tree", "--region-ratio", "20", "--method", "paper"), Tree(20)),
+    ],
+    ids=["stump", "ratio", "paper"],
+)
+def test_all_options_of_an_audit_reach_it(
+    switches: tuple[str, ...], partition: Any, data: str, run: Run
+) -> None:
+    method = "paper" if "paper" in switches else "partition"
+    given = {**OPTIONS, "method": method}
+    words = [word for name, one in given.items() for word in (f"--{name.replace('_', '-')}", str(one))]
     answer = run(
-        "audit", data, "--label", "y", "--score", "p", "--json", "--task", "top-label", "--rule", "log",
-        "--bins", "3", "--binning", "quantile", "--partition", "stump", "--region-ratio", "20",
-        "--curve", "isotonic", "--split", "0.4", "--no-swap", "--repeats", "2",
-        "--recalibrate", "sigmoid", "--seed", "5", "--jobs", "2",
+        "audit", data, "--label", "y", "--score", "p", "--json", *words, *switches, "--seed", "5",
+        "--jobs", "2",
     )  # fmt: skip
-    expected = epiloss.audit_table(COLUMNS, label="y", score="p", task="top-label", rule="log", n_bins=3, strategy="quantile", partition="stump", region_ratio=20, curve="isotonic", split=0.4, swap=False, repeats=2, recalibrate="sigmoid", random_state=5)  # fmt: skip
+    expected = epiloss.audit_table(
+        COLUMNS, label="y", score="p", **given, partition=partition, random_state=5
+    )
     assert json.loads(answer.out) == expected.to_dict()
 
 
@@ -179,10 +216,10 @@ def test_all_options_of_an_audit_reach_it(data: str, run: Run) -> None:
 
 
 def test_the_output_holds_the_json_and_is_overwritten_only_by_force(data: str, run: Run) -> None:
-    command = ("audit", data, "--label", "y", "--score", "p", "--output", "out.json")
+    command = ("audit", data, "--label", "y", "--score", "p", *FAST, "--output", "out.json")
     assert run(*command).code == 0
     first = Path("out.json").read_text()
-    assert json.loads(first)["schema"] == 1
+    assert json.loads(first)["schema"] == 2
     refused = run(*command, "--seed", "1")
     assert refused.code == 2
     assert refused.out == ""
@@ -204,8 +241,8 @@ def test_an_output_that_cannot_be_written_is_told_and_nothing_is_left(data: str,
 def test_the_report_shows_the_rows_by_the_columns_asked_for(run: Run) -> None:
     names = np.array([f"patient <{i}>" for i in range(N)])
     write("data.csv", **COLUMNS, who=names)
-    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
-    answer = run(*command, "--method", "partition", "--display", "who", "--report", "r.html")
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", *FAST)
+    answer = run(*command, "--display", "who", "--report", "r.html")
     assert answer.code == 0
     page = Path("r.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
@@ -219,7 +256,7 @@ def test_the_report_shows_the_rows_by_the_columns_asked_for(run: Run) -> None:
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.arrow"])
 def test_a_repair_is_measured_written_saved_and_applied(name: str, run: Run) -> None:
     write("data.csv", **COLUMNS)
-    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", *FAST)
     made = ("--repair", name, "--save-repair", "repair.json", "--repair-method", "regions")
     answer = run(*command, *made)
     assert answer.code == 0
@@ -239,7 +276,7 @@ def test_a_repair_of_embeddings_is_applied_to_embeddings(also: bool, run: Run) -
     matrix = np.stack([COLUMNS["a"], COLUMNS["a"] ** 2], axis=1)
     others = {"age": COLUMNS["a"]} if also else {}  # columns of the matrix are then e[0], e[1]
     np.savez("data.npz", y=COLUMNS["y"], p=P, e=matrix, **others)
-    command = ("audit", "data.npz", "--label", "y", "--score", "p", "--bins", "4")
+    command = ("audit", "data.npz", "--label", "y", "--score", "p", *FAST)
     made = ("--repair", "out.csv", "--save-repair", "repair.json")
     assert run(*command, *made).code == 0
     np.savez("fresh.npz", p=P, e=matrix, **others)
@@ -250,7 +287,7 @@ def test_a_repair_of_embeddings_is_applied_to_embeddings(also: bool, run: Run) -
 
 def test_a_repair_of_named_columns_takes_no_matrix_for_them(run: Run) -> None:
     write("data.csv", y=COLUMNS["y"], p=P, a=COLUMNS["a"])
-    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "4")
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", *FAST)
     assert run(*command, "--save-repair", "repair.json").code == 0
     np.savez("other.npz", p=P, e=np.zeros((N, 1)))
     applied = run("apply", "repair.json", "other.npz", "--score", "p", "--output", "all.csv")
@@ -259,13 +296,13 @@ def test_a_repair_of_named_columns_takes_no_matrix_for_them(run: Run) -> None:
 
 
 def test_json_holds_the_repair_too(data: str, run: Run) -> None:
-    command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--json")
+    command = ("audit", data, "--label", "y", "--score", "p", *FAST, "--json")
     plain = json.loads(run(*command, "--save-repair", "repair.json").out)
     assert set(plain["repair"]["differences"]) == {"score", "calibration_loss", "grouping_loss"}
 
 
 def test_a_repair_that_does_not_fit_the_file_is_told(data: str, run: Run) -> None:
-    command = ("audit", data, "--label", "y", "--score", "p", "--bins", "4", "--method", "partition")
+    command = ("audit", data, "--label", "y", "--score", "p", *FAST)
     assert run(*command, "--save-repair", "repair.json").code == 0
     write("other.csv", p=P)
     applied = run("apply", "repair.json", "other.csv", "--score", "p", "--output", "all.csv")
@@ -303,7 +340,7 @@ def test_bad_data_give_exit_code_4_one_line_and_no_output(
     columns: dict[str, Any], words: str, run: Run
 ) -> None:
     write("d.parquet", **columns)
-    options = ("--label", "y", "--score", "p", "--bins", "3", "--output", "out.json")
+    options = ("--label", "y", "--score", "p", "--n-bins", "3", "--output", "out.json")
     answer = run("audit", "d.parquet", *options)
     assert answer.code == 4
     assert answer.out == ""
@@ -313,7 +350,7 @@ def test_bad_data_give_exit_code_4_one_line_and_no_output(
     assert not Path("out.json").exists()
 
 
-@pytest.mark.parametrize("option", ["--feature", "--groups", "--weight", "--exclude"])
+@pytest.mark.parametrize("option", ["--feature", "--subgroups", "--weight", "--exclude"])
 def test_every_option_that_names_an_unknown_column_gives_exit_code_4(
     option: str, data: str, run: Run
 ) -> None:
@@ -368,9 +405,9 @@ def test_an_unknown_file_gives_exit_code_4(run: Run) -> None:
         ("audit", "data.csv"),
         ("audit", "data.csv", "--label", "y"),
         ("audit", "data.csv", "--label", "y", "--score", "p", "--rule", "crps"),
-        ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "many"),
-        ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "0"),
-        ("audit", "data.csv", "--label", "y", "--score", "p", "--bins", "0", "--task", "joint"),
+        ("audit", "data.csv", "--label", "y", "--score", "p", "--n-bins", "many"),
+        ("audit", "data.csv", "--label", "y", "--score", "p", "--n-bins", "0"),
+        ("audit", "data.csv", "--label", "y", "--score", "p", "--n-bins", "0", "--task", "joint"),
         ("audit", "data.csv", "--label", "y", "--score", "p", "--split", "1"),
         ("audit", "data.csv", "--label", "y", "--score", "p", "--jobs", "0"),
         ("audit", "data.csv", "--label", "y", "--score", "p", "--pos-label", "maybe"),
@@ -400,10 +437,10 @@ def test_what_a_file_names_its_columns_cannot_steer_the_terminal(run: Run) -> No
 
 
 def test_the_demo_prints_its_ledger_alone_on_the_standard_output(run: Run) -> None:
-    answer = run("demo", "--bins", "5", "--json")
+    answer = run("demo", "--n-bins", "5", "--method", "partition", "--json")
     assert answer.code == 0
     result = json.loads(answer.out)
-    assert result["schema"] == 1
+    assert result["schema"] == 2
     assert result["n_samples"] == 20_000
     assert result["recalibrated"] is not None
     assert "Census-Income" in answer.err
@@ -430,7 +467,7 @@ def test_the_command_line_asks_for_help_without_loading_numbers() -> None:
 def test_a_column_of_clusters_is_no_feature_and_widens_the_intervals(run: Run) -> None:
     again = np.tile(np.arange(len(Y)), 2)
     np.savez("d.npz", y=Y[again], p=P[again], X=X[again], patient=again)
-    options = ("audit", "d.npz", "--label", "y", "--score", "p", "--bins", "4", "--json")
+    options = ("audit", "d.npz", "--label", "y", "--score", "p", *FAST, "--json")
     told = json.loads(run(*options, "--clusters", "patient").out)
     blind = json.loads(run(*options, "--exclude", "patient").out)
     assert told["score"]["stderr"] > 1.3 * blind["score"]["stderr"]
@@ -461,7 +498,7 @@ def test_what_is_read_is_never_written_over(option: str, data: str, run: Run) ->
 
 
 def test_a_repair_is_not_written_over_what_it_is_applied_to(data: str, run: Run) -> None:
-    assert run("audit", data, "--label", "y", "--score", "p", "--save-repair", "repair.json").code == 0
+    assert run("audit", data, "--label", "y", "--score", "p", *FAST, "--save-repair", "repair.json").code == 0
     for output in (data, "repair.json"):
         answer = run("apply", "repair.json", data, "--score", "p", "--output", output, "--force")
         assert answer.code == 2
@@ -471,7 +508,7 @@ def test_two_score_columns_are_repaired_under_their_own_names(run: Run) -> None:
     write("data.csv", **COLUMNS, q=1 - P)
     scores = ("--score", "q", "--score", "p")
     made = ("--repair", "out.csv", "--save-repair", "repair.json")
-    assert run("audit", "data.csv", "--label", "y", *scores, "--bins", "4", *made).code == 0
+    assert run("audit", "data.csv", "--label", "y", *scores, *FAST, *made).code == 0
     assert run("apply", "repair.json", "data.csv", *scores, "--output", "all.csv").code == 0
     fresh, everyone = read_file("out.csv"), read_file("all.csv")
     assert list(fresh) == ["row", "q_repaired", "p_repaired"]
@@ -482,7 +519,7 @@ def test_two_score_columns_are_repaired_under_their_own_names(run: Run) -> None:
 def test_a_repair_of_logits_is_applied_to_logits(run: Run) -> None:
     logits = np.log(P / (1 - P))
     write("data.csv", **{**COLUMNS, "p": logits})
-    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--logits", "--bins", "4")
+    command = ("audit", "data.csv", "--label", "y", "--score", "p", "--logits", *FAST)
     assert run(*command, "--repair", "out.csv", "--save-repair", "repair.json").code == 0
     applied = ("apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv")
     assert run(*applied).code == 4
@@ -491,12 +528,21 @@ def test_a_repair_of_logits_is_applied_to_logits(run: Run) -> None:
     np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
 
 
-def test_what_cannot_be_repaired_or_written_is_told_before_the_work(data: str, run: Run) -> None:
+def test_what_cannot_be_written_is_told_before_the_work(run: Run) -> None:
     command = ("audit", "no such file.csv", "--label", "y", "--score", "p")  # which would fail later
-    answer = run(*command, "--groups", "c", "--repair", "out.csv")
-    assert (answer.code, "--groups takes their place" in answer.err) == (2, True)
     answer = run(*command, "--save-repair", "nowhere/repair.json")
     assert (answer.code, "folder does not exist" in answer.err) == (4, True)
+
+
+def test_a_repair_needs_features_which_subgroups_may_stand_beside(data: str, run: Run) -> None:
+    command = ("audit", data, "--label", "y", "--score", "p", *FAST)
+    made = ("--repair-method", "regions", "--repair", "out.csv")
+    beside = run(*command, "--subgroups", "sex", *made)
+    assert beside.code == 0
+    assert len(read_file("out.csv")["p_repaired"]) == N // 2
+    alone = run(*command, "--subgroups", "sex", "--exclude", "a", *made, "--force")
+    assert alone.code == 2
+    assert "to repair, an audit needs its rows and X" in alone.err
 
 
 @pytest.mark.parametrize("name", ["none.json", "data.csv"])

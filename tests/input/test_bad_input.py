@@ -20,10 +20,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from bad_input_cases import CASES, CITY, FIXED, PLAIN, Case, answer, table_of
 from pyarrow import parquet
 
 import epiloss
+from bad_input_cases import CASES, CITY, FIXED, PLAIN, Case, answer, table_of
 from epiloss.cli.main import main
 
 HELPERS = Path(__file__).parents[1]  # where bad_input_cases is
@@ -138,9 +138,7 @@ def answers(folders: Path) -> Callable[[str, str], dict[str, Any]]:
             engine, start = _STARTS[door]
             places = [str(HELPERS), *filter(None, [os.environ.get("PYTHONPATH")])]
             script = folders / f"over_{door}.py"
-            script.write_text(
-                _SCRIPT.format(folders=str(folders), engine=engine, start=start or "pass")
-            )
+            script.write_text(_SCRIPT.format(folders=str(folders), engine=engine, start=start or "pass"))
             done = subprocess.run(
                 [sys.executable, str(script)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},

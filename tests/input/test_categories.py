@@ -86,12 +86,12 @@ def test_files_and_tables_agree_with_memory(
 
 def test_a_repair_of_codes_applies_at_every_door(frame: pd.DataFrame, tmp_path: Path) -> None:
     X = frame[["x", "code"]]
-    repair = epiloss.RegionRecalibrator().fit(X, frame.y, frame.p)
-    expected = repair.predict(X, frame.p)
+    repair = epiloss.RegionRecalibrator().fit(frame.y, frame.p, X)
+    expected = repair.predict(frame.p, X)
     frame.to_parquet(tmp_path / "a.parquet")
     stored = pq.read_table(tmp_path / "a.parquet")
     assert stored.schema.field("code").type in (pa.int64(), pa.float64())  # what Parquet makes of them
-    np.testing.assert_array_equal(repair.predict(stored.select(["x", "code"]), frame.p), expected)
+    np.testing.assert_array_equal(repair.predict(frame.p, stored.select(["x", "code"])), expected)
     repair_table(repair, str(tmp_path / "a.parquet"), ["p"], tmp_path / "b.parquet")
     written = pq.read_table(tmp_path / "b.parquet").column("p_repaired").to_numpy()
     np.testing.assert_array_equal(written, expected)

@@ -230,8 +230,8 @@ def test_the_task_is_chosen_by_the_columns_and_told() -> None:
     for scores, labels, task in [(S, Y, "binary"), (two, Y, "binary"), (P3, Y3, "top-label")]:
         problem = read(labels, scores)
         assert problem.task == task
-        assert any(repr(task) in warning for warning in problem.remarks)
-        assert not any("chosen" in warning for warning in read(labels, scores, task=task).remarks)
+        assert any(repr(task) in remark for remark in problem.remarks)
+        assert not any("chosen" in remark for remark in read(labels, scores, task=task).remarks)
 
 
 def test_two_columns_that_sum_to_one_are_the_binary_scores_of_the_second() -> None:
@@ -300,7 +300,7 @@ def test_scores_outside_by_rounding_are_clipped_and_told() -> None:
     problem = read(Y, with_value(with_value(S, 3, 1 + 1e-9), 4, -1e-9))
     assert problem.scores.min() == 0
     assert problem.scores.max() == 1
-    assert any(warning.startswith("2 scores") for warning in problem.remarks)
+    assert any(remark.startswith("2 scores") for remark in problem.remarks)
 
 
 def test_rows_of_weight_zero_are_left_out_and_told() -> None:
@@ -308,9 +308,12 @@ def test_rows_of_weight_zero_are_left_out_and_told() -> None:
     assert len(problem.scores) == len(problem.labels) == N - 1
     assert problem.weights is not None
     assert problem.features is not None
-    assert problem.groups is not None
-    assert len(problem.weights) == problem.features.n_rows == len(problem.groups.codes) == N - 1
-    assert any("weight 0" in warning for warning in problem.remarks)
+    (groups,) = problem.subgroups.values()
+    assert len(problem.weights) == problem.features.n_rows == len(groups.codes) == N - 1
+    assert any("weight 0" in remark for remark in problem.remarks)
+    alone = read(sample_weight=np.arange(N), subgroups=Y).groups  # the regions, where there is no X
+    assert alone is not None
+    np.testing.assert_array_equal(alone.codes, groups.codes)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e300, 1e-300, 3.0])
@@ -320,6 +323,38 @@ def test_the_scale_of_the_weights_does_not_matter(scale: float) -> None:
     assert found is not None
     assert 0.5 <= found.max() <= 1
     np.testing.assert_allclose(found / found.max(), weights / weights.max(), rtol=1e-15)
+
+
+MANY_COLUMNS = {"sex": np.where(Y == 1, "F", "M"), "ward": Y3}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (MANY_COLUMNS, ("sex", "ward")),
+        (pd.DataFrame(MANY_COLUMNS), ("sex", "ward")),
+        (pl.DataFrame(MANY_COLUMNS), ("sex", "ward")),
+        (pa.table(MANY_COLUMNS), ("sex", "ward")),
+        (np.column_stack([Y, Y3]), ("subgroup_0", "subgroup_1")),
+    ],
+    ids=["mapping", "pandas", "polars", "pyarrow", "matrix"],
+)
+def test_each_column_of_subgroups_is_read_and_their_combinations_are_regions(
+    given: Any, names: tuple[str, ...]
+) -> None:
+    problem = read(subgroups=given)
+    assert tuple(problem.subgroups) == names
+    for found, column in zip(problem.subgroups.values(), MANY_COLUMNS.values(), strict=True):
+        assert len(found.names) == len(np.unique(column))
+        assert len(set(zip(found.codes.tolist(), column.tolist(), strict=True))) == len(found.names)
+    assert problem.groups is not None
+    assert len(problem.groups.names) == 6
+    if names[0] == "sex":
+        row = problem.groups.codes[5]
+        assert problem.groups.names[row] == "sex=F, ward=2"
+    beside = read(X=np.ones((N, 1)), subgroups=given)  # regions are learned from X instead
+    assert beside.groups is None
+    assert tuple(beside.subgroups) == names
 
 
 def test_missing_groups_are_a_group_of_their_own() -> None:
@@ -385,8 +420,10 @@ def test_bad_data_are_refused_in_a_line_with_rule_value_and_remedy(
 
 
 REFUSED_OPTIONS = {
-    "short groups": ({"subgroups": Y[:-1]}, ("groups", "24 and 23")),
-    "wide groups": ({"subgroups": P3}, ("groups", "(24, 3)")),
+    "short subgroups": ({"subgroups": Y[:-1]}, ("subgroups", "24 and 23")),
+    "deep subgroups": ({"subgroups": P3[:, :, None]}, ("subgroups", "(24, 3, 1)")),
+    "uneven subgroups": ({"subgroups": {"a": Y, "b": Y[:-1]}}, ("subgroups", "[23, 24]")),
+    "no subgroups": ({"subgroups": {}}, ("subgroups", "at least one column", "got none")),
     "short weights": ({"sample_weight": S[:-1]}, ("sample_weight", "24 and 23")),
     "negative weight": ({"sample_weight": with_value(S, 5, -1)}, ("negative", "-1.0 at row 5")),
     "nan weight": ({"sample_weight": with_value(S, 5, NAN)}, ("finite", "nan at row 5")),

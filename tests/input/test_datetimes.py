@@ -130,12 +130,12 @@ FORMS: dict[str, Any] = {
 
 def test_a_repair_is_the_same_for_dates_of_any_make(tmp_path: Path) -> None:
     when, y, scores = _problem(0)
-    repair = epiloss.RegionRecalibrator().fit({"when": when}, y, scores)
+    repair = epiloss.RegionRecalibrator().fit(y, scores, {"when": when})
     later, _, fresh = _problem(1)
-    expected = repair.predict({"when": later}, fresh)
+    expected = repair.predict(fresh, {"when": later})
     assert np.abs(expected - fresh).mean() > 0.1
     for form in FORMS.values():
-        np.testing.assert_array_equal(repair.predict({"when": form(later)}, fresh), expected)
+        np.testing.assert_array_equal(repair.predict(fresh, {"when": form(later)}), expected)
     days = pa.array(later.dt.date.to_list())
     pq.write_table(pa.table({"when": days, "p": fresh}), tmp_path / "fresh.parquet")
     from epiloss.repair.apply_table import repair_table
@@ -148,7 +148,7 @@ def test_a_repair_is_the_same_for_dates_of_any_make(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", ["s", "ns"])
 def test_a_repair_saved_in_another_unit_still_gives_the_same(unit: str, tmp_path: Path) -> None:
     when, y, scores = _problem(0)
-    repair = epiloss.RegionRecalibrator().fit({"when": when}, y, scores)
+    repair = epiloss.RegionRecalibrator().fit(y, scores, {"when": when})
     plain = as_plain(repair)
     factor = {"s": 1e-6, "ns": 1e3}[unit]
     plain["dtypes"] = {"0": f"datetime64[{unit}]"}
@@ -164,8 +164,8 @@ def test_a_repair_saved_in_another_unit_still_gives_the_same(unit: str, tmp_path
     (tmp_path / "old.json").write_text(json.dumps(plain))
     old = epiloss.load_repair(tmp_path / "old.json")
     later, _, fresh = _problem(1)
-    expected = repair.predict({"when": later}, fresh)
-    np.testing.assert_allclose(old.predict({"when": later}, fresh), expected, atol=1e-3)
+    expected = repair.predict(fresh, {"when": later})
+    np.testing.assert_allclose(old.predict(fresh, {"when": later}), expected, atol=1e-3)
     plain["dtypes"] = {"0": "datetime64[fortnights]"}
     (tmp_path / "old.json").write_text(json.dumps(plain))
     with pytest.raises(DataError, match="not a repair"):
@@ -183,11 +183,11 @@ def test_drift_sees_none_where_only_the_make_of_dates_changed(form: Any) -> None
 
 def test_moments_and_numbers_are_not_held_against_each_other() -> None:
     when, y, scores = _problem(0)
-    repair = epiloss.RegionRecalibrator().fit({"when": when}, y, scores)
+    repair = epiloss.RegionRecalibrator().fit(y, scores, {"when": when})
     with pytest.raises(DataError, match=r"'when'.*got numbers in one and moments in the other"):
-        repair.predict({"when": np.arange(len(y))}, scores)
+        repair.predict(scores, {"when": np.arange(len(y))})
     nothing = np.full(len(y), np.nan)
-    assert len(repair.predict({"when": nothing}, scores)) == len(y)
+    assert len(repair.predict(scores, {"when": nothing})) == len(y)
 
 
 @pytest.mark.parametrize("name", [name for name, (_, expected) in MAKES.items() if expected == AT_NOON])

@@ -34,6 +34,10 @@ def frame() -> pd.DataFrame:
     return table.sample(frac=1, random_state=1)
 
 
+def audited(source: Any, **columns: Any) -> Audit:
+    return epiloss.audit_table(source, label="y", score="p", method="partition", **columns)
+
+
 def features_of(result: Audit) -> tuple[str, ...]:
     assert result.details is not None
     assert result.details.problem.features is not None
@@ -78,22 +82,22 @@ def test_an_index_is_no_feature_unless_it_is_asked_for(
     table = pa.Table.from_pandas(frame.rename_axis(name))
     column = name or "__index_level_0__"
     X = door(table, tmp_path)
-    result = epiloss.audit_table(X, label="y", score="p")
+    result = audited(X)
     assert features_of(result) == ("x",)
     assert f"{column!r} {REMARK}" in result.remarks
-    asked = epiloss.audit_table(X, label="y", score="p", features=["x", column])
+    asked = audited(X, features=["x", column])
     assert features_of(asked) == ("x", column)
-    assert not any(REMARK in warning for warning in asked.remarks)
-    told_apart = epiloss.audit_table(X, label="y", score="p", row_id=column)
+    assert not any(REMARK in one for one in asked.remarks)
+    told_apart = audited(X, row_id=column)
     assert features_of(told_apart) == ("x",)
-    assert not any(REMARK in warning for warning in told_apart.remarks)
+    assert not any(REMARK in one for one in told_apart.remarks)
 
 
 def test_a_label_or_score_in_the_index_is_found(frame: pd.DataFrame) -> None:
     table = pa.Table.from_pandas(frame.set_index(["y", "p"]))
-    result = epiloss.audit_table(table, label="y", score="p")
+    result = audited(table)
     assert features_of(result) == ("x",)
-    assert not any(REMARK in warning for warning in result.remarks)
+    assert not any(REMARK in one for one in result.remarks)
 
 
 def test_the_standard_input_is_read_as_a_file(
@@ -103,7 +107,7 @@ def test_the_standard_input_is_read_as_a_file(
     pq.write_table(pa.Table.from_pandas(frame), content)
     content.seek(0)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content))
-    result = epiloss.audit_table("-", label="y", score="p")
+    result = audited("-")
     assert features_of(result) == ("x",)
     assert f"'__index_level_0__' {REMARK}" in result.remarks
 
@@ -113,26 +117,26 @@ def test_tables_in_memory_are_without_their_index_as_pandas_frames_are(frame: pd
     table = pa.Table.from_pandas(X)
     assert table.column_names == ["x", "patient"]
     assert Features.read(table).names == Features.read(X).names == ("x",)
-    result = epiloss.audit(frame.y, frame.p, table)
+    result = epiloss.audit(frame.y, frame.p, table, method="partition")
     assert features_of(result) == ("x",)
     assert f"'patient' {REMARK}" in result.remarks
-    repair = epiloss.RegionRecalibrator().fit(X, frame.y, frame.p)
-    better = repair.predict(table, frame.p)
-    np.testing.assert_array_equal(better, repair.predict(X, frame.p))
+    repair = epiloss.RegionRecalibrator().fit(frame.y, frame.p, X)
+    better = repair.predict(frame.p, table)
+    np.testing.assert_array_equal(better, repair.predict(frame.p, X))
 
 
 def test_an_index_without_a_name_is_known_by_the_one_that_pandas_gave_it(frame: pd.DataFrame) -> None:
     stored: Any = pl.from_arrow(pa.Table.from_pandas(frame))
     assert "__index_level_0__" in stored.columns
-    assert features_of(epiloss.audit_table(stored, label="y", score="p")) == ("x",)
+    assert features_of(audited(stored)) == ("x",)
     assert Features.read(stored.select("x", "__index_level_0__")).names == ("x",)
 
 
 def test_an_index_that_only_counts_and_plain_columns_are_as_they_were(frame: pd.DataFrame) -> None:
     table = pa.Table.from_pandas(frame.reset_index(drop=True).assign(index=frame.x.to_numpy() ** 2))
-    result = epiloss.audit_table(table, label="y", score="p")
+    result = audited(table)
     assert features_of(result) == ("x", "index")
-    assert not any(REMARK in warning for warning in result.remarks)
+    assert not any(REMARK in one for one in result.remarks)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The scikit-learn face: an auditor is its options and an audit; a display draws what an audit holds."""
+"""The scikit-learn face: a display audits predictions or a classifier, and draws the audit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot
-from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from epiloss import Audit, Auditor, GroupingDisplay, OptionError, audit
+from epiloss import Audit, GroupingDisplay, OptionError, audit
+from epiloss.estimation.options import DEFAULTS
 
 matplotlib.use("Agg")
 
@@ -34,67 +34,32 @@ def pictures_are_closed() -> Iterator[None]:
     pyplot.close("all")
 
 
-# the auditor
+# options
 
 
-def options_of(function: Any) -> dict[str, Any]:
-    return {
+def test_what_is_learned_with_is_not_changed() -> None:
+    """Estimators that are given as options are cloned, and stay unfitted."""
+    partition, learner = DecisionTreeClassifier(max_depth=2), LinearRegression()
+    result = audit(Y, S, X, partition=partition, learner=learner, n_bins=[0, 0.5, 1])
+    assert len(result.level_sets) == 2
+    assert result.method == "crossfit"
+    assert not hasattr(partition, "tree_")
+    assert not hasattr(learner, "coef_")
+
+
+def test_options_of_a_display_are_those_of_an_audit_and_wrong_ones_are_told() -> None:
+    options = {
         name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
+        for name, parameter in inspect.signature(audit).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
-
-
-def test_the_options_of_an_auditor_are_those_of_an_audit_apart_from_data() -> None:
-    options = options_of(audit)
-    per_row = ("groups", "sensitive_features", "sample_weight", "clusters", "display")
-    of_files = ("features", "exclude", "row_id", "engine", "memory", "checkpoint")
-    for name in (*per_row, *of_files):
-        del options[name]
-    assert Auditor().get_params() == options
-    assert options_of(Auditor.__init__) == options
-
-
-def test_fit_gives_the_audit_that_the_function_gives() -> None:
-    options: dict[str, Any] = {"n_bins": 4, "rule": "log", "random_state": 3}
-    auditor = Auditor(**options)
-    assert auditor.fit(X, Y, S) is auditor
-    assert auditor.audit_.to_json() == audit(Y, S, X, **options).to_json()
-
-
-def test_fit_takes_groups_and_weights() -> None:
-    weights = S + 1
-    fitted = Auditor(n_bins=4).fit(None, Y, S, subgroups=X[:, 0] > 0, sample_weight=weights)
-    expected = audit(Y, S, subgroups=X[:, 0] > 0, sample_weight=weights, n_bins=4)
-    assert fitted.audit_.to_json() == expected.to_json()
-
-
-def test_a_clone_has_the_options_and_not_the_result() -> None:
-    auditor = Auditor(n_bins=4, partition=DecisionTreeClassifier(max_depth=2)).fit(X, Y, S)
-    copy = clone(auditor)
-    assert not hasattr(copy, "audit_")
-    assert copy.get_params()["bins"] == 4
-    assert copy.fit(X, Y, S).audit_.to_json() == auditor.audit_.to_json()
-
-
-def test_set_params_changes_the_next_fit() -> None:
-    auditor = Auditor(n_bins=4).set_params(n_bins=2)
-    assert len(auditor.fit(X, Y, S).audit_.level_sets) == 2
-    assert "bins=2" in repr(auditor)
-
-
-def test_fitting_changes_no_option() -> None:
-    auditor = Auditor(partition=DecisionTreeClassifier(max_depth=2), n_bins=[0, 0.5, 1])
-    before = auditor.get_params(deep=False)
-    auditor.fit(X, Y, S)
-    assert auditor.get_params(deep=False) == before
-    assert not hasattr(auditor.partition, "tree_")
-
-
-def test_wrong_options_are_told_by_fit_and_not_before() -> None:
-    auditor = Auditor(n_bins=0)
-    with pytest.raises(OptionError, match="bins"):
-        auditor.fit(X, Y, S)
+    for name in ("subgroups", "sample_weight", "clusters", "display"):
+        del options[name]  # of the rows
+    assert dict(DEFAULTS) == options
+    with pytest.raises(OptionError, match="n_bins must be a whole number"):
+        GroupingDisplay.from_predictions(Y, S, X, n_bins=0)
+    with pytest.raises(TypeError, match="bins"):
+        GroupingDisplay.from_predictions(Y, S, X, bins=4)
 
 
 # the display
@@ -102,7 +67,7 @@ def test_wrong_options_are_told_by_fit_and_not_before() -> None:
 
 @pytest.fixture(scope="module")
 def result() -> Audit:
-    return audit(Y, S, X, n_bins=4, partition="stump")
+    return audit(Y, S, X, n_bins=4, partition="stump", method="partition")
 
 
 def drawn(display: GroupingDisplay) -> dict[str, Any]:
@@ -161,13 +126,13 @@ def test_predictions_are_audited_with_the_given_options_and_drawn() -> None:
     display = GroupingDisplay.from_predictions(Y, S, X, n_bins=4, rule="log")
     options: dict[str, Any] = {"n_bins": 4, "rule": "log", "partition": "stump"}
     assert display.audit.grouping_loss == audit(Y, S, X, **options).grouping_loss
-    expected = audit(Y, S, X, swap=False, **options)
+    expected = audit(Y, S, X, method="paper", **options)
     np.testing.assert_array_equal(
         np.sort(drawn(display)["regions"][:, 1]), np.sort(expected.regions["label_mean"])
     )
 
 
-@pytest.mark.parametrize("data", [{}, {"subgroups": X[:, 0] > 0}], ids=["blind", "groups"])
+@pytest.mark.parametrize("data", [{}, {"subgroups": X[:, 0] > 0}], ids=["blind", "subgroups"])
 def test_predictions_without_features_are_drawn(data: dict[str, Any]) -> None:
     display = GroupingDisplay.from_predictions(Y, S, n_bins=4, **data)
     assert len(drawn(display)["level sets"]) == 4
@@ -175,7 +140,7 @@ def test_predictions_without_features_are_drawn(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scores", [np.full(N, 0.3), np.round(S), np.zeros(N)])
 def test_scores_of_one_or_two_values_are_drawn(scores: Any) -> None:
-    display = GroupingDisplay.from_predictions(Y, scores, X)
+    display = GroupingDisplay.from_predictions(Y, scores, X, method="partition")
     display.figure_.canvas.draw()
     assert len(drawn(display)["level sets"]) == len(np.unique(scores))
 
@@ -187,10 +152,9 @@ def test_scores_of_one_or_two_values_are_drawn(scores: Any) -> None:
 def test_a_fitted_classifier_is_audited_whatever_its_labels(labels: Any, frame: bool) -> None:
     features = pd.DataFrame(X, columns=["age", "bmi"]) if frame else X
     model = LogisticRegression().fit(features, labels)
-    options: dict[str, Any] = {"n_bins": 4, "method": "partition"}
-    display = GroupingDisplay.from_estimator(model, features, labels, **options)
+    display = GroupingDisplay.from_estimator(model, features, labels, n_bins=4, method="partition")
     scores = LogisticRegression().fit(X, Y).predict_proba(X)[:, 1]
-    expected = audit(Y, scores, X, partition="stump", swap=False, **options)
+    expected = audit(Y, scores, X, partition="stump", n_bins=4, method="paper")
     assert display.audit.score.value == pytest.approx(np.mean((scores - Y) ** 2), abs=1e-9)
     np.testing.assert_allclose(points(display.audit.regions), points(expected.regions), atol=1e-9)
     assert display.name == "LogisticRegression"
@@ -211,7 +175,7 @@ def test_pos_label_turns_the_picture_of_a_classifier_round() -> None:
 def test_a_classifier_of_three_classes_is_drawn_by_its_top_label() -> None:
     labels = np.array(["a", "b", "c"])[_generator.integers(3, size=N)]
     model = LogisticRegression().fit(X, labels)
-    display = GroupingDisplay.from_estimator(model, X, labels)
+    display = GroupingDisplay.from_estimator(model, X, labels, method="partition")
     assert display.audit.task == "top-label"
     top = model.predict_proba(X).max(axis=1)
     hit = model.predict(X) == labels
@@ -222,7 +186,7 @@ def test_rows_that_lack_a_class_of_the_classifier_are_audited() -> None:
     labels = np.array(["a", "b", "c"])[np.arange(N) % 3]
     model = LogisticRegression().fit(X, labels)
     some = labels != "c"
-    display = GroupingDisplay.from_estimator(model, X[some], labels[some])
+    display = GroupingDisplay.from_estimator(model, X[some], labels[some], method="partition")
     assert display.audit.n_samples == some.sum()
 
 
@@ -232,6 +196,6 @@ def test_an_estimator_without_probabilities_is_refused() -> None:
 
 
 def test_an_audit_of_several_scores_is_refused() -> None:
-    several = audit(Y, S, X, task="classwise", n_bins=4)
+    several = audit(Y, S, X, task="classwise", n_bins=4, method="partition")
     with pytest.raises(OptionError, match="classwise"):
         GroupingDisplay.from_audit(several)

@@ -84,7 +84,7 @@ def test_the_command_line_audits_the_file_and_takes_no_id_for_a_feature(tmp_path
     done = subprocess.run(
         [*command, "--label", "y", "--score", "scores"], capture_output=True, text=True, check=True
     )
-    assert "note: 'id' tells rows apart and is no feature." in done.stdout
+    assert "note: column 'id' is an identifier and is not used as a feature." in done.stdout
     result = epiloss.audit_table(path, label="y", score="scores")
     assert f"top-label task, Brier score, {N} rows" in done.stdout
     assert f"{result.score:z.5f}" in done.stdout

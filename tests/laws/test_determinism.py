@@ -54,29 +54,51 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(files: Path) -> dict[str, str]:
-    return digests(files, {})
+    """Return the digests of this process."""
+    return scenarios(files, None)
 
 
+def test_threads_jobs_hash_seed_time_zone_and_folder_change_no_bit_together(
+    files: Path, expected: dict[str, str], tmp_path: Path
+) -> None:
+    """All at once, in one process; the slow tests below tell which of them it was."""
+    many = {"OMP_NUM_THREADS": "3", "OPENBLAS_NUM_THREADS": "3"}
+    elsewhere = {"PYTHONHASHSEED": "1", "TZ": "Pacific/Kiritimati"}
+    assert digests(files, many | elsewhere, n_jobs=2, cwd=tmp_path) == expected
+
+
+@pytest.mark.slow
+def test_this_process_gives_the_same_bits_as_another(files: Path, expected: dict[str, str]) -> None:
+    assert digests(files, {}) == expected
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("n", ["2", "4"])
-def test_threads_of_other_libraries_change_no_bit(files: Path, expected: Any, n: str) -> None:
+def test_threads_of_other_libraries_change_no_bit(files: Path, expected: dict[str, str], n: str) -> None:
     assert digests(files, {"OMP_NUM_THREADS": n, "OPENBLAS_NUM_THREADS": n}) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [2, -1])
-def test_jobs_change_no_bit(files: Path, expected: Any, n_jobs: int) -> None:
+def test_jobs_change_no_bit(files: Path, expected: dict[str, str], n_jobs: int) -> None:
     assert digests(files, {"OMP_NUM_THREADS": "3"}, n_jobs=n_jobs) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "random"])
-def test_the_hash_seed_changes_no_bit(files: Path, expected: Any, seed: str) -> None:
+def test_the_hash_seed_changes_no_bit(files: Path, expected: dict[str, str], seed: str) -> None:
     assert digests(files, {"PYTHONHASHSEED": seed}) == expected
 
 
-def test_time_zone_and_folder_change_no_bit(files: Path, expected: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_time_zone_and_folder_change_no_bit(
+    files: Path, expected: dict[str, str], tmp_path: Path
+) -> None:
     assert digests(files, {"TZ": "Pacific/Kiritimati"}, cwd=tmp_path) == expected
 
 
-def test_a_decimal_comma_changes_no_bit(files: Path, expected: Any, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_decimal_comma_changes_no_bit(files: Path, expected: dict[str, str], tmp_path: Path) -> None:
     localedef = shutil.which("localedef")
     if localedef is None:
         pytest.skip("the German locale is made by localedef, which is not installed")
@@ -92,10 +114,6 @@ def test_a_decimal_comma_changes_no_bit(files: Path, expected: Any, tmp_path: Pa
     )
     assert told.stdout.strip() == "0,5"
     assert digests(files, german) == expected
-
-
-def test_this_process_gives_the_same_bits_as_another(files: Path, expected: Any) -> None:
-    assert scenarios(files, None) == expected
 
 
 # threads of other libraries

@@ -1,6 +1,7 @@
 """Laws of every audit, over problems and options drawn at random: they hold, or it is told why not.
 
-Runs are derandomised: the same examples in every run. Warnings are errors, so that none escapes.
+Runs are derandomised: the same examples in every run. Warnings are errors, so that none escapes. Where
+a problem may be refused, a share of those drawn must not be: refusing everything would fail.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import epiloss
+from audit_laws import laws, mostly_audited
 from epiloss import Audit, DataError, OptionError, RegionPlan, RegionStats
 from epiloss.estimation.region_stats import FIELDS
+from epiloss.partition import Tree
 from epiloss.scoring import resolve_rule
 
 SCORES = ("any", "ties", "constant", "hard", "denormal", "near the ends")
@@ -28,10 +31,6 @@ WEIGHTS = (None, "any", "whole", "denormal", "one heavy", "some zero")
 LOSSES = ("score", "calibration_loss", "grouping_loss", "remainder")
 SEEDS = st.integers(0, 2**32 - 1)
 Choices = Mapping[Any, Callable[[], Any]]
-
-
-def laws(examples: int) -> settings:
-    return settings(deadline=None, derandomize=True, database=None, max_examples=examples)
 
 
 @dataclass(frozen=True)
@@ -113,16 +112,14 @@ def problems(draw: Any, least: int = 2, most: int = 260) -> Rows:
 OPTIONS = st.fixed_dictionaries(
     {
         "rule": st.sampled_from(["brier", "log"]),
-        "method": st.sampled_from(["auto", "partition"]),
-        "partition": st.sampled_from(["tree", "stump", "kmeans"]),
+        "method": st.sampled_from(["crossfit", "partition", "paper"]),
+        "partition": st.sampled_from(["tree", Tree(2), "stump", "kmeans"]),
         "n_bins": st.sampled_from([1, 4, 15, (0.0, 0.1, 0.9, 1.0)]),
         "strategy": st.sampled_from(["uniform", "quantile"]),
         "curve": st.sampled_from([None, "isotonic", "lowess", "nearest"]),
         "recalibrate": st.sampled_from([None, None, "isotonic", "sigmoid"]),
         "repeats": st.sampled_from([1, 1, 2]),
-        "swap": st.booleans(),
         "adjust": st.sampled_from(["benjamini-hochberg", "max"]),
-        "region_ratio": st.sampled_from([2, 12]),
     }
 )
 
@@ -165,6 +162,8 @@ def holds(result: Audit) -> None:
     assert str(result.verdict)
     if result.recalibrated is not None:
         holds(result.recalibrated)
+    for by_subgroup in result.subgroups.values():
+        holds(by_subgroup)
 
 
 def audited(rows: Rows, groups: bool = False, **options: Any) -> Audit | None:
@@ -182,18 +181,18 @@ def audited(rows: Rows, groups: bool = False, **options: Any) -> Audit | None:
 # everything at once
 
 
-@laws(250)
-@given(problems(), OPTIONS, st.booleans())
+@mostly_audited(250, problems(), OPTIONS, st.booleans(), least=0.5)
 def test_any_binary_problem_is_audited_or_refused_in_words(
     rows: Rows, options: dict[str, Any], groups: bool
-) -> None:
+) -> bool:
     result = audited(rows, groups, **options)
     if result is not None:
         holds(result)
+    return result is not None
 
 
-@laws(60)
-@given(
+@mostly_audited(
+    60,
     SEEDS,
     st.integers(3, 160),
     st.integers(3, 5),
@@ -203,6 +202,7 @@ def test_any_binary_problem_is_audited_or_refused_in_words(
     st.sampled_from(["any", "ties", "hard"]),
     st.sampled_from([None, "any", "whole"]),
     st.booleans(),
+    least=0.8,
 )
 def test_any_problem_of_several_classes_is_audited_or_refused_in_words(
     seed: int,
@@ -214,7 +214,7 @@ def test_any_problem_of_several_classes_is_audited_or_refused_in_words(
     kind: str,
     weights: str | None,
     clustered: bool,
-) -> None:
+) -> bool:
     g = np.random.default_rng(seed)
     kinds: Choices = {
         "any": lambda: g.dirichlet(np.ones(k), n),
@@ -236,26 +236,27 @@ def test_any_problem_of_several_classes_is_audited_or_refused_in_words(
         )
     except (DataError, OptionError) as error:
         told(error)
-        return
+        return False
     holds(result)
+    return True
 
 
-@laws(15)
-@given(problems(least=20), OPTIONS)
-def test_whatever_is_audited_has_a_page(rows: Rows, options: dict[str, Any]) -> None:
+@mostly_audited(15, problems(least=20), OPTIONS, least=0.6)
+def test_whatever_is_audited_has_a_page(rows: Rows, options: dict[str, Any]) -> bool:
     result = audited(rows, **options)
     if result is not None:
         assert result.to_html().startswith("<!DOCTYPE html>")
+    return result is not None
 
 
-@laws(25)
-@given(problems(), problems(), OPTIONS)
+@mostly_audited(25, problems(), problems(), OPTIONS, least=0.8)
 def test_whatever_follows_an_audit_comes_or_is_refused_in_words(
     rows: Rows, later: Rows, options: dict[str, Any]
-) -> None:
+) -> bool:
+    """Comparison, drift, repair and regret: in most examples two of them or more come."""
     rule, of_rows = options["rule"], {"sample_weight": rows.weights, "clusters": rows.clusters}
     same = {**options, **of_rows, "method": "partition"}
-    drifting = {name: options[name] for name in ("rule", "partition", "bins", "binning", "curve")}
+    drifting = {name: options[name] for name in ("rule", "partition", "n_bins", "strategy", "curve")}
     samples = [(one.y, one.s, np.sqrt(one.s)[:, None]) for one in (rows, later)]
     result = audited(rows, rule=rule, method="partition")
     works: list[Callable[[], Any]] = [
@@ -264,11 +265,14 @@ def test_whatever_follows_an_audit_comes_or_is_refused_in_words(
     ]
     if result is not None:
         works += [result.repair, lambda: epiloss.regret(result)]
+    came = 0
     for work in works:
         try:
             json.loads(work().to_json())
+            came += 1
         except (DataError, OptionError) as error:
             told(error)
+    return came >= 2
 
 
 @pytest.mark.parametrize("rule", ["brier", "log"])
@@ -301,17 +305,18 @@ def close(one: Any, other: Any, names: tuple[str, ...], tolerance: float = 1e-9)
             assert a == pytest.approx(b, abs=tolerance * max(1, abs(a))), name
 
 
-@laws(60)
-@given(
+@mostly_audited(
+    60,
     problems(),
     SEEDS,
     st.sampled_from(["brier", "log"]),
     st.sampled_from([None, "isotonic", "lowess", "nearest"]),
     st.booleans(),
+    least=0.8,
 )
 def test_where_nothing_is_learned_the_order_of_rows_does_not_matter(
     rows: Rows, seed: int, rule: str, curve: str | None, groups: bool
-) -> None:
+) -> bool:
     rows = Rows(rows.y, rows.s, np.empty((len(rows.y), 0)), rows.weights, rows.clusters, rows.groups)
     order = np.random.default_rng(seed).permutation(len(rows.y))
     options: dict[str, Any] = {"rule": rule, "curve": curve, "n_bins": 4}
@@ -319,19 +324,21 @@ def test_where_nothing_is_learned_the_order_of_rows_does_not_matter(
     assert (one is None) == (other is None)
     if one is not None:
         close(one, other, (*LOSSES, "plugin", "bias", "induced"))
+    return one is not None
 
 
-@laws(30)
-@given(problems(least=40), SEEDS, st.sampled_from(["brier", "log"]))
+@mostly_audited(30, problems(least=40), SEEDS, st.sampled_from(["brier", "log"]), least=0.9)
 def test_where_regions_are_learned_the_order_of_rows_only_chooses_who_learns(
     rows: Rows, seed: int, rule: str
-) -> None:
+) -> bool:
     # halves that change places evaluate every row: what needs no regions is that of all rows
     order = np.random.default_rng(seed).permutation(len(rows.y))
     options: dict[str, Any] = {"rule": rule, "method": "partition", "n_bins": 4}
     one, other = (audited(some, **options) for some in (rows, taken(rows, order)))
-    if one is not None and other is not None:
-        close(one, other, ("score", "calibration_loss"))
+    if one is None or other is None:
+        return False
+    close(one, other, ("score", "calibration_loss"))
+    return True
 
 
 def stats_of(rows: Rows, cells: Any, part: Any, rule: str) -> RegionStats:
@@ -392,11 +399,12 @@ def test_a_plan_counts_rows_the_same_in_any_order_and_in_any_batches(
     np.testing.assert_array_equal(together.sums, whole.sums)
 
 
-@laws(20)
-@given(problems(least=20), SEEDS, st.integers(1, 6), st.sampled_from(["brier", "log"]))
+@mostly_audited(
+    20, problems(least=20), SEEDS, st.integers(1, 6), st.sampled_from(["brier", "log"]), least=0.9
+)
 def test_a_table_has_the_same_bits_in_any_order_and_in_any_batches(
     rows: Rows, seed: int, n_batches: int, rule: str
-) -> None:
+) -> bool:
     pa = pytest.importorskip("pyarrow", reason="tables are read by pyarrow")
     g = np.random.default_rng(seed)
     X = rows.X if isinstance(rows.X, dict) else {f"x{j}": rows.X[:, j] for j in range(rows.X.shape[1])}
@@ -415,25 +423,27 @@ def test_a_table_has_the_same_bits_in_any_order_and_in_any_batches(
         else:
             found.append(result.to_json())
     assert found[0] == found[1]
+    return found[0].startswith("{")
 
 
 # rows told twice, classes turned round, features that tell nothing more
 
 
-@laws(40)
-@given(problems(), st.sampled_from(["brier", "log"]), st.integers(2, 5))
+@mostly_audited(40, problems(), st.sampled_from(["brier", "log"]), st.integers(2, 5), least=0.9)
 def test_rows_repeated_have_the_score_rates_and_plugin_of_weights(
     rows: Rows, rule: str, times: int
-) -> None:
+) -> bool:
     n = len(rows.y)
     once = Rows(rows.y, rows.s, np.empty((n, 0)), np.full(n, float(times)), None, rows.groups)
     again = taken(once, np.repeat(np.arange(n), times))
     again = Rows(again.y, again.s, again.X, None, np.repeat(np.arange(n), times), again.groups)
     weighted, repeated = (audited(some, True, rule=rule, n_bins=3) for some in (once, again))
-    if weighted is not None and repeated is not None:
-        close(weighted, repeated, ("score",))
-        for name in ("share", "score_mean", "label_mean"):
-            np.testing.assert_allclose(weighted.level_sets[name], repeated.level_sets[name], atol=1e-9)
+    if weighted is None or repeated is None:
+        return False
+    close(weighted, repeated, ("score",))
+    for name in ("share", "score_mean", "label_mean"):
+        np.testing.assert_allclose(weighted.level_sets[name], repeated.level_sets[name], atol=1e-9)
+    return True
 
 
 @laws(40)
@@ -463,16 +473,16 @@ def test_a_constant_feature_changes_no_tree(seed: int, n: int, rule: str) -> Non
     g = np.random.default_rng(seed)
     s, X = g.random(n), g.normal(size=(n, 2))
     y = draw_labels(g, s, "by score")
-    options: dict[str, Any] = {"rule": rule, "n_bins": 3, "region_ratio": 4, "method": "partition"}
+    options: dict[str, Any] = {"rule": rule, "n_bins": 3, "partition": Tree(4), "method": "partition"}
     plain = epiloss.audit(y, s, X, **options)
     more = epiloss.audit(y, s, np.column_stack([X, np.full(n, 7.0)]), **options)
     assert more.to_dict() == plain.to_dict()
 
 
 @laws(30)
-@given(SEEDS, st.integers(30, 600), st.sampled_from(["tree", "stump"]), st.booleans())
+@given(SEEDS, st.integers(30, 600), st.sampled_from([Tree(4), "stump"]), st.booleans())
 def test_trees_know_the_order_of_a_feature_and_not_its_scale(
-    seed: int, n: int, partition: str, linear: bool
+    seed: int, n: int, partition: Any, linear: bool
 ) -> None:
     g = np.random.default_rng(seed)
     if linear:  # any values, in other units
@@ -484,7 +494,7 @@ def test_trees_know_the_order_of_a_feature_and_not_its_scale(
         other_scale = np.cumsum(np.exp(g.normal(0, 5, 6)) + 1e-3)[X.astype(int)]
     s = g.random(n)
     y = draw_labels(g, s, "by score")
-    options: dict[str, Any] = {"partition": partition, "n_bins": 3, "region_ratio": 4}
+    options: dict[str, Any] = {"partition": partition, "n_bins": 3}
     one, other = (
         epiloss.audit(y, s, features, method="partition", **options) for features in (X, other_scale)
     )

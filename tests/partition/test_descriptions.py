@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import epiloss
 from epiloss.input.features import Features
-from epiloss.partition import Tree, resolve_partition
+from epiloss.partition import Partitioner, Stump, Tree
 from epiloss.partition import descriptions as rules
 from epiloss.partition.base import LearningRows
 from epiloss.partition.descriptions import Rule, Step, Wording, rule_of, shown_number
 from epiloss.scoring import Brier
+
+LAW = settings(deadline=None, derandomize=True, max_examples=100)
 
 
 def table(n: int, seed: int) -> Features:
@@ -33,11 +35,13 @@ def learning_rows(features: Features, seed: int) -> LearningRows:
     return LearningRows(features, labels, rng.integers(0, 3, n), 3, None, Brier())
 
 
-@pytest.mark.parametrize("name", ["tree", "stump"])
+@pytest.mark.parametrize("partitioner", [Tree(30), Stump()], ids=["tree", "stump"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_rule_of_a_region_holds_for_its_rows_and_no_others(name: str, seed: int) -> None:
+def test_the_rule_of_a_region_holds_for_its_rows_and_no_others(
+    partitioner: Partitioner, seed: int
+) -> None:
     rows = learning_rows(table(1_500, seed), seed)
-    partition = resolve_partition(name, 30).fit(rows, np.random.default_rng(0), None)
+    partition = partitioner.fit(rows, np.random.default_rng(0), None)
     fresh = table(1_000, seed + 100)
     level_set = np.random.default_rng(seed).integers(0, 3, 1_000)
     region = partition.assign(fresh, level_set)
@@ -149,6 +153,7 @@ def test_a_threshold_is_shown_between_the_values_it_parts(
     assert str(rule_of([step], Features.read({"c": values}))) == words
 
 
+@LAW
 @given(
     st.floats(-1e12, 1e12) | st.floats(-1, 1),
     st.lists(st.floats(0, 1), min_size=2, max_size=20, unique=True),
@@ -190,6 +195,7 @@ def test_no_split_is_no_condition() -> None:
     assert Rule((), ()).holds(Features.read(np.zeros((3, 1)))).all()
 
 
+@LAW
 @given(st.floats(-1e14, 1e14), st.integers(3, 9))
 def test_a_shown_number_is_near_and_never_above(value: float, digits: int) -> None:
     shown = float(shown_number(value, digits=digits).replace(",", ""))

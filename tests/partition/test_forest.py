@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
@@ -19,8 +17,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import epiloss
-from epiloss._kernels import reference as numpy_kernel
-from epiloss._kernels import threads
+from epiloss._kernels import reference, threads
 from epiloss._kernels.dispatch import kernel
 from epiloss._threads import Workers
 from epiloss._typing import Codes, Floats
@@ -30,18 +27,8 @@ from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow
 from epiloss.partition.quantized import quantile_edges
 from epiloss.scoring import Brier, LogLoss, ScoringRule
+from fuzz_kernel import grown, random_problem, same_bits
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "fuzz_kernel.py"
-spec = importlib.util.spec_from_file_location("fuzz_kernel", SCRIPT)
-assert spec is not None
-assert spec.loader is not None
-fuzz_kernel = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(fuzz_kernel)
-
-Grown = tuple[Forest, Codes]
-random_problem: Callable[[int], tuple[LearningRows, int]] = fuzz_kernel.random_problem
-grown: Callable[..., Grown] = fuzz_kernel.grown
-same_bits: Callable[[Grown, Grown], bool] = fuzz_kernel.same_bits
 pytestmark = pytest.mark.filterwarnings("ignore:epiloss was installed without:RuntimeWarning")
 RULES = pytest.mark.parametrize("rule", [Brier(), LogLoss()], ids=["squared", "entropy"])
 
@@ -81,23 +68,23 @@ def few_valued(seed: int, n: int = 200) -> tuple[np.random.Generator, Floats, ND
 
 def test_compiled_and_numpy_kernels_grow_the_same_forest_bit_for_bit() -> None:
     try:
-        from epiloss._kernels import compiled as compiled_kernel
+        from epiloss._kernels import compiled
     except ImportError:
         pytest.skip("epiloss was installed without its compiled part")
     n_splits = 0
     for seed in range(300):
         rows, least = random_problem(seed)
-        expected = grown(rows, least, numpy_kernel)
+        expected = grown(rows, least, reference)
         n_splits += int((expected[0].nodes["left"] >= 0).sum())
         for n_jobs in (1, (2, 3, -1)[seed % 3]):
-            assert same_bits(expected, grown(rows, least, compiled_kernel, n_jobs)), (seed, n_jobs)
+            assert same_bits(expected, grown(rows, least, compiled, n_jobs)), (seed, n_jobs)
     assert n_splits > 3_000  # the problems are not trivial
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_and_numpy_kernels_find_the_same_edges_bit_for_bit(dtype: type) -> None:
     try:
-        from epiloss._kernels import compiled as compiled_kernel
+        from epiloss._kernels import compiled
     except ImportError:
         pytest.skip("epiloss was installed without its compiled part")
     for seed in range(200):
@@ -107,24 +94,24 @@ def test_compiled_and_numpy_kernels_find_the_same_edges_bit_for_bit(dtype: type)
         X[g.random(X.shape) < g.choice([0, 0.3, 1])] = np.nan
         block = (X, np.asfortranarray(X), X[::-1, ::2])[seed % 3]
         samples = [g.permutation(300)[: int(size)] for size in g.integers(2, 200, 3)]
-        values = numpy_kernel.gather(block, samples)
-        assert values.tobytes() == compiled_kernel.gather(block, samples).tobytes(), seed
+        values = reference.gather(block, samples)
+        assert values.tobytes() == compiled.gather(block, samples).tobytes(), seed
         values.sort(axis=-1)
-        edges = numpy_kernel.edges_among(values)
-        assert edges.tobytes() == compiled_kernel.edges_among(values).tobytes(), seed
+        edges = reference.edges_among(values)
+        assert edges.tobytes() == compiled.edges_among(values).tobytes(), seed
 
 
 def test_any_number_of_threads_grows_the_same_forest() -> None:
     for seed in range(30):
         rows, least = random_problem(seed)
-        one = grown(rows, least, numpy_kernel, 1)
-        assert same_bits(one, grown(rows, least, numpy_kernel, (2, 3, -1)[seed % 3])), seed
+        one = grown(rows, least, reference, 1)
+        assert same_bits(one, grown(rows, least, reference, (2, 3, -1)[seed % 3])), seed
 
 
-@pytest.mark.parametrize("name", ["compiled_kernel", "numpy_kernel"])
+@pytest.mark.parametrize("name", ["compiled", "reference"])
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_threads_share_a_level_set_that_has_nearly_all_rows(name: str, is_weighted: bool) -> None:
-    loops = pytest.importorskip(f"epiloss.partition.{name}")
+    loops = pytest.importorskip(f"epiloss._kernels.{name}")
     g = np.random.default_rng(0)
     n = 40_000
     X = {"a": g.standard_normal(n), "b": g.standard_normal(n), "c": g.choice(list("uvwxyz"), n)}
@@ -435,7 +422,7 @@ def run(program: str, asked_for: str = "") -> list[Any]:
 def test_without_its_compiled_part_an_audit_warns_once_and_every_kernel_gives_the_same() -> None:
     lost = "import sys; sys.modules['epiloss._kernels._kernel'] = None\n"
     name, warned, result = run(lost + AUDITS)
-    assert (name, warned) == ("numpy_kernel", ["RuntimeWarning"])
-    assert run(AUDITS, "numpy") == ["numpy_kernel", [], result]
-    if importlib.util.find_spec("epiloss._kernels._kernel") is not None:
-        assert run(AUDITS) == ["compiled_kernel", [], result]
+    assert (name, warned) == ("reference", ["RuntimeWarning"])
+    assert run(AUDITS, "numpy") == ["reference", [], result]
+    if find_spec("epiloss._kernels._kernel") is not None:
+        assert run(AUDITS) == ["compiled", [], result]

@@ -430,7 +430,7 @@ def test_regions_of_an_estimator_are_pooled_like_given_ones() -> None:
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_any_object_with_fit_and_apply_or_predict_is_a_partition(estimator: Any) -> None:
-    partitioner = resolve_partition(estimator, 12)
+    partitioner = resolve_partition(estimator)
     assert partitioner.name == type(estimator).__name__
     rows = random_rows(12, 300)
     region = assigned(partitioner, rows)
@@ -502,14 +502,15 @@ class FitOnly:
     ],
 )
 def test_what_is_no_partition_is_refused(wrong: Any) -> None:
-    with pytest.raises(OptionError, match="partition must be 'tree', 'stump', 'kmeans' or an object"):
-        resolve_partition(wrong, 12)
+    words = "partition must be 'tree', 'stump', 'kmeans', one of epiloss.partition .* or an object"
+    with pytest.raises(OptionError, match=words):
+        resolve_partition(wrong)
 
 
-@pytest.mark.parametrize("region_ratio", [0, 0.5, -3, np.nan, True, "12", None])
+@pytest.mark.parametrize("region_ratio", [0, 0.5, -3, np.nan, np.inf, True, "12", None])
 def test_a_region_needs_at_least_one_learning_row(region_ratio: Any) -> None:
     with pytest.raises(OptionError, match=r"region_ratio, .* must be at least 1"):
-        resolve_partition("tree", region_ratio)
+        Tree(region_ratio)
 
 
 @pytest.mark.parametrize(
@@ -517,14 +518,14 @@ def test_a_region_needs_at_least_one_learning_row(region_ratio: Any) -> None:
     [("tree", Tree), ("stump", Stump), ("kmeans", KMeans)],
 )
 def test_a_short_hand_names_its_partition(name: str, kind: type[Partitioner]) -> None:
-    assert isinstance(resolve_partition(name, 12), kind)
-    assert resolve_partition(name, 12).name == name
+    assert isinstance(resolve_partition(name), kind)
+    assert resolve_partition(name).name == name
 
 
-def test_the_region_ratio_is_the_tree_s_and_a_partitioner_stands_for_itself() -> None:
-    assert resolve_partition("tree", 30) == Tree(30)
-    own = KMeans(5)
-    assert resolve_partition(own, 12) is own
+def test_a_tree_has_12_learning_rows_a_region_and_a_partitioner_stands_for_itself() -> None:
+    assert resolve_partition("tree") == Tree(12) != Tree(30)
+    for own in (Tree(30), KMeans(5)):
+        assert resolve_partition(own) is own
 
 
 def test_a_stump_parts_men_and_women_though_they_are_not_exactly_as_many() -> None:

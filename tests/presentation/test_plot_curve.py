@@ -121,7 +121,7 @@ def test_of_several_classes_one_is_named() -> None:
 
 def test_a_result_without_rows_has_no_curve(result: Audit) -> None:
     with pytest.raises(OptionError, match="rows of an audit"):
-        CurveDisplay.from_audit(replace(result, evidence=None))
+        CurveDisplay.from_audit(replace(result, details=None))
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -155,18 +155,18 @@ def test_any_setting_and_truth_can_be_named() -> None:
     assert display.ax_.get_xlabel() == "n"
     assert display.ax_.get_xscale() == "linear"
     assert display.truth_.get_linewidth() == 3
-    with pytest.raises(OptionError, match="'bins'"):
-        SimulationDisplay(simulated(), x="bins")
+    with pytest.raises(OptionError, match="'n_bins'"):
+        SimulationDisplay(simulated(), x="n_bins")
 
 
 def test_the_file_of_the_experiment_is_read(tmp_path: Path) -> None:
     path = tmp_path / "simulation.csv"
     names = ("true", "plugin", "explained", "lower_bound")
     header = ["sweep", "value", "swap", *(f"{name}_{part}" for name in names for part in ("mean", "sd"))]
-    rows = ["bins,5,False,9,0,1,0.1,2,0.2,3,0.3", "bins,2,False,9,0,4,0.4,5,0.5,6,0.6"]
-    others = ["bins,5,True,9,0,7,1,7,1,7,1", "region_ratio,5,False,9,0,7,1,7,1,7,1"]
+    rows = ["n_bins,5,False,9,0,1,0.1,2,0.2,3,0.3", "n_bins,2,False,9,0,4,0.4,5,0.5,6,0.6"]
+    others = ["n_bins,5,True,9,0,7,1,7,1,7,1", "region_ratio,5,False,9,0,7,1,7,1,7,1"]
     path.write_text("\n".join([",".join(header), *rows, *others]))
-    display = SimulationDisplay.from_csv(path, sweep="bins").plot()
+    display = SimulationDisplay.from_csv(path, sweep="n_bins").plot()
     np.testing.assert_array_equal(display.lines_["debiased"].get_xydata(), [[2, 5], [5, 2]])
     np.testing.assert_allclose(
         np.sort(display.table["high"] - display.table["low"]), np.arange(2, 13, 2) / 10

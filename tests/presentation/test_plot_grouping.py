@@ -31,7 +31,7 @@ def pictures_are_closed() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pairs() -> Audit:
-    return audit(SAMPLE.y, SAMPLE.scores, SAMPLE.X, partition="stump", swap=False, method="partition")
+    return audit(SAMPLE.y, SAMPLE.scores, SAMPLE.X, partition="stump", method="paper")
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +43,6 @@ def in_table_order(display: GroupingDisplay) -> Any:
     """Return where the regions of the table are among what was drawn."""
     drawn = np.asarray(display.points_.get_offsets())[:, 0]
     return [int(np.flatnonzero(drawn == x)[0]) for x in display.x]
-
-
-def texts(figure: Any) -> list[Any]:
-    """Return every text that is seen."""
-    found = [text for text in figure.findobj(matplotlib.text.Text) if text.get_visible()]
-    return [text for text in found if text.get_text().strip()]
 
 
 # what is drawn
@@ -271,11 +265,13 @@ def test_a_result_draws_itself_with_two_regions_or_its_own(tree: Audit) -> None:
     assert len(tree.plot(partition=None).x) == len(tree.regions)
 
 
-@pytest.mark.parametrize("binning", ["uniform", "quantile"])
-def test_any_bins_are_drawn(binning: str) -> None:
-    options: dict[str, Any] = {"strategy": binning, "n_bins": 7, "method": "partition"}
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_any_bins_are_drawn(strategy: str) -> None:
+    options: dict[str, Any] = {"strategy": strategy, "n_bins": 7, "method": "partition"}
     display = GroupingDisplay.from_predictions(SAMPLE.y, SAMPLE.scores, SAMPLE.X, **options)
-    assert display.audit.options["swap"] is False
+    assert display.audit.details is not None
+    assert not display.audit.details.options.swap  # one half of the rows chooses, the other is shown
+    assert display.audit.options["method"] == "partition"
     display.figure_.canvas.draw()
     assert np.isfinite(display.x).all()
 

@@ -43,7 +43,7 @@ def by_hand(result: Audit, group: str) -> tuple[float, float]:
     regions = result.regions
     cells = list(
         zip(
-            regions["group"], regions["level_set"].tolist(), regions["n"], regions["label_mean"],
+            regions["subgroup"], regions["level_set"].tolist(), regions["n"], regions["label_mean"],
             strict=True,
         )
     )  # fmt: skip
@@ -67,7 +67,7 @@ def by_hand(result: Audit, group: str) -> tuple[float, float]:
 def test_the_numbers_are_those_of_a_loop_over_level_sets(rare: bool) -> None:
     result = drawn_audit(0, n=3_000, rare=rare)
     table = HeterogeneityDisplay.from_audits({"m": result}).table
-    for row, group in enumerate(table["group"]):
+    for row, group in enumerate(table["subgroup"]):
         difference, stderr = by_hand(result, group)
         assert table["difference"][row] == pytest.approx(difference, abs=1e-12)
         assert table["stderr"][row] == pytest.approx(stderr, rel=1e-9)
@@ -78,8 +78,8 @@ def test_the_numbers_are_those_of_a_loop_over_level_sets(rare: bool) -> None:
 def test_every_row_is_counted_once_also_where_groups_were_joined() -> None:
     result = drawn_audit(0, n=1_000, rare=True)
     table = heterogeneity(result)
-    assert any(" + " in name for name in table["group"])
-    assert len(set(table["group"])) == len(table)
+    assert any(" + " in name for name in table["subgroup"])
+    assert len(set(table["subgroup"])) == len(table)
     assert table["n"].sum() == result.n_evaluated
     # what one group is above its level sets, the others are below
     assert np.sum(table["n"] * table["difference"]) == pytest.approx(0, abs=1e-8)
@@ -89,7 +89,7 @@ def test_the_interval_holds_a_known_difference() -> None:
     held = []
     for seed in range(40):
         table = heterogeneity(drawn_audit(seed, n=3_000))
-        rows = {name: row for row, name in enumerate(table["group"])}
+        rows = {name: row for row, name in enumerate(table["subgroup"])}
         # b is 0.1 above the scores, and a quarter of everybody: so everybody is 0.025 above them
         for name, truth in (("a", -0.025), ("b", 0.075), ("c", -0.025)):
             held.append(table["low"][rows[name]] <= truth <= table["high"][rows[name]])
@@ -103,7 +103,7 @@ def test_a_rare_group_that_is_off_by_a_tenth_shows_a_tenth() -> None:
     y = (generator.random(40_000) < scores + 0.1 * rare).astype(int)
     groups = np.where(rare, "one", "the others")
     table = heterogeneity(audit(y, scores, subgroups=groups, **OPTIONS))
-    row = table["group"].tolist().index("one")
+    row = table["subgroup"].tolist().index("one")
     truth = 0.1 * (1 - rare.mean())  # everybody is off by its own part
     assert table["low"][row] <= truth <= table["high"][row]
     assert table["high"][row] > 0.1
@@ -132,7 +132,8 @@ def test_several_models_have_a_map_centred_at_zero_with_the_numbers_in_it() -> N
     assert display.image_.get_cmap().name == "BrBG"
     shown = {text.get_position(): text.get_text() for text in display.texts_}
     for model, group, difference, below, above in zip(
-        *(display.table[name] for name in ("model", "group", "difference", "low", "high")), strict=True
+        *(display.table[name] for name in ("model", "subgroup", "difference", "low", "high")),
+        strict=True,
     ):
         y, x = display.models.index(model), groups.index(group)
         assert values[y, x] == difference
@@ -176,7 +177,7 @@ def slanted(display: HeterogeneityDisplay, pair: tuple[str, str]) -> bool:
 def test_audits_without_groups_are_refused_in_words() -> None:
     scores = np.linspace(0.1, 0.9, 200)
     blind = audit((scores > 0.5).astype(int), scores, **OPTIONS)
-    with pytest.raises(OptionError, match="groups="):
+    with pytest.raises(OptionError, match="subgroups="):
         HeterogeneityDisplay.from_audits({"m": blind})
     with pytest.raises(OptionError, match="empty"):
         HeterogeneityDisplay.from_audits({})

@@ -12,12 +12,10 @@ import matplotlib
 import pytest
 from matplotlib import pyplot
 
-import epiloss.presentation.plot
-
-ROOT = Path(__file__).parents[2]
-
+import epiloss
 import pictures
 
+ROOT = Path(__file__).parents[2]
 matplotlib.use("Agg")
 
 
@@ -62,7 +60,7 @@ def test_every_display_is_found_and_none_loads_matplotlib() -> None:
     for name in epiloss.plot.__all__:
         assert getattr(epiloss.plot, name).__name__ == name
     code = (
-        "import sys, epiloss.plot as plot\n"
+        "import sys, epiloss\nplot = epiloss.plot\n"
         "for name in plot.__all__: getattr(plot, name)\n"
         "assert 'matplotlib' not in sys.modules"
     )

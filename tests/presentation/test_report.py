@@ -19,7 +19,7 @@ import epiloss
 from epiloss.auditing.result import Audit
 from epiloss.input.row_display import Display
 from epiloss.partition import Tree
-from epiloss.presentation.report import audit_card, audit_page, comparison_page
+from epiloss.presentation.report import audit_card, audit_page, comparison_page, wording
 from epiloss.presentation.report.diagram import MOST_REGIONS
 from epiloss.simulate import Sigmoid
 from epiloss.table import Table
@@ -106,7 +106,7 @@ def with_regions(audit: Audit, n: int) -> Audit:
         ],
         object,
     )
-    return replace(audit, regions=Table(columns), evidence=None)
+    return replace(audit, regions=Table(columns), details=None)
 
 
 def check_harmless(text: str) -> Page:
@@ -174,8 +174,34 @@ def test_the_call_repeats_the_audit(sample: Any, audit: Audit, page: str) -> Non
     names = {"epiloss": epiloss, "y_true": sample.y, "y_prob": sample.scores, "X": sample.X}
     again, once = eval(code, names).to_dict(), audit.to_dict()
     for one in (again, again["recalibrated"], once, once["recalibrated"]):
-        del one["warnings"]  # that the task was chosen: the call names it
+        del one["remarks"]  # that the task was chosen: the call names it
     assert again == once
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "paper"},
+        {"method": "paper", "partition": Tree(7), "split": 0.4},
+        {
+            "method": "partition",
+            "partition": "kmeans",
+            "strategy": "quantile",
+            "n_bins": 6,
+            "repeats": 2,
+        },
+        {"method": "partition", "partition": Tree(9), "n_bins": [0, 0.3, 1], "adjust": "max"},
+        {"rule": "log", "curve": "isotonic", "confidence_level": 0.9, "tolerance": 0.02},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_the_call_repeats_an_audit_with_any_options(sample: Any, options: dict[str, Any]) -> None:
+    rows = slice(0, 400)
+    data: dict[str, Any] = {"y_true": sample.y[rows], "y_prob": sample.scores[rows]}
+    data |= {"X": sample.X[rows], "subgroups": sample.X[rows, 0] > 0}
+    once = epiloss.audit(**data, task="binary", random_state=3, **options)
+    code = "\n".join(wording.call(once)).removeprefix("import epiloss\n\n")
+    assert eval(code, {"epiloss": epiloss, **data}).to_json() == once.to_json()
 
 
 def test_the_same_audit_gives_the_same_bytes(audit: Audit, page: str) -> None:
@@ -269,7 +295,7 @@ def test_three_thousand_regions_stay_small_and_the_page_says_what_it_left_out(au
 
 def test_an_audit_without_its_rows_still_makes_a_page(audit: Audit) -> None:
     columns = {name: audit.regions[name] for name in audit.regions if name != "rule"}
-    bare = replace(audit, regions=Table(columns), evidence=None)
+    bare = replace(audit, regions=Table(columns), details=None)
     found = Page(audit_page(bare))
     assert {one["view"] for one in found.data["panels"]} == {"all"}
     assert set(found.data["panels"][0]["rows"]) == {None}
@@ -331,7 +357,7 @@ def test_groups_are_named(sample: Any) -> None:
     found = Page(audit_page(epiloss.audit(sample.y, sample.scores, subgroups=groups)))
     assert "St. Mary's" in found.data["conditions"]
     assert len(found.data["panels"]) == 1
-    assert "y_true, y_prob, groups=groups" in found.text
+    assert "y_true, y_prob, subgroups=subgroups" in found.text
 
 
 def test_without_features_only_level_sets_are_shown(sample: Any) -> None:
@@ -352,7 +378,7 @@ def test_one_level_set(sample: Any) -> None:
 
 def test_scores_that_vary_inside_one_level_set_are_told_how_to_part(sample: Any) -> None:
     near = epiloss.audit(sample.y, sample.scores / 100, sample.X, method="partition")
-    assert any("binning='quantile' parts them" in one for one in near.remarks)
+    assert any("strategy='quantile' parts them" in one for one in near.remarks)
 
 
 def test_weights_and_clusters_are_part_of_the_call(sample: Any) -> None:
@@ -431,7 +457,7 @@ def test_images_from_elsewhere_are_left_out(audit: Audit) -> None:
             return "https://example.org/pixel.jpg"
 
     assert audit.details is not None
-    text = audit_page(replace(audit, evidence=replace(audit.details, display=Elsewhere({}))))
+    text = audit_page(replace(audit, details=replace(audit.details, display=Elsewhere({}))))
     assert "example.org" not in text
     assert Page(text).data["images"] == {}
 
@@ -466,7 +492,7 @@ def test_the_comparison_shows_every_model_and_difference(sample: Any) -> None:
     text = comparison_page(result)
     found = check_harmless(text)
     assert result.to_html() == text
-    assert "epiloss.compare( models, y_true, X, baseline='logistic'," in found.text
+    assert "epiloss.compare( y_true, models, X, baseline='logistic'," in found.text
     for name, one in result.audits.items():
         assert name in found.texts
         assert " ".join(one.verdict.sentence.split()) in found.text

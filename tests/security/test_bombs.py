@@ -10,11 +10,8 @@ import gzip
 import io
 import json
 import lzma
-import os
-import subprocess
-import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +19,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from forked_scripts import ForkedScripts
+
 ROOM = 2**29
-HUGE = 2**28 + 2**26  # bytes: more than a claim may be without a look at the file
+HUGE = 2**28 + 2**20  # bytes: more than a claim may be without a look at the file
 LIMITED = """
 import resource, sys
 from pathlib import Path
-import numpy, pyarrow.csv, pyarrow.parquet, sklearn.tree, scipy.special
 import epiloss
-from epiloss import files
+from epiloss.sources import whole_files as files
 from epiloss.repair import load_repair
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + {room}, used + {room}))
@@ -40,25 +38,29 @@ except epiloss.DataError as error:
     assert not isinstance(error.__cause__, MemoryError), error
     print(error)
 """
-AUDIT = 'epiloss.audit("label", "score", sys.argv[1], method="partition")'
+AUDIT = 'epiloss.audit_table(sys.argv[1], label="label", score="score", method="partition")'
 READ = "files.read_file(sys.argv[1])"
 WHOLE = "files.read_whole(sys.argv[1])"
 REPAIR = "load_repair(sys.argv[1])"
+Entered = Callable[[str, Path], str]
 
 
-def entered(door: str, path: Path, room: int = ROOM) -> str:
-    script = LIMITED.format(door=door, room=room)
-    plain = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
-    plain |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}  # no room is left unused
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **plain},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+@pytest.fixture(scope="module")
+def forked() -> Iterator[ForkedScripts]:
+    with ForkedScripts() as scripts:
+        yield scripts
+
+
+@pytest.fixture
+def entered(forked: ForkedScripts) -> Entered:
+    """Return what a door says of a file, in a process with little room."""
+
+    def entered(door: str, path: Path, room: int = ROOM) -> str:
+        done = forked.run(LIMITED.format(door=door, room=room), path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return entered
 
 
 LINES = b"0,0.5,1\n1,0.5,2\n"
@@ -76,20 +78,20 @@ def swollen(pack: str) -> bytes:
 
 
 @pytest.mark.parametrize("pack", PACKS)
-def test_a_text_that_swells_without_end_is_refused(pack: str, tmp_path: Path) -> None:
+def test_a_text_that_swells_without_end_is_refused(pack: str, tmp_path: Path, entered: Entered) -> None:
     path = tmp_path / "bomb"
     path.write_bytes(swollen(pack))
     assert path.stat().st_size * 500 < HUGE
     assert "not believed" in entered(AUDIT, path)
 
 
-def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
+def test_a_line_without_an_end_is_refused(tmp_path: Path, entered: Entered) -> None:
     path = tmp_path / "bomb.zst"
     path.write_bytes(PACKS["zstd"](b"label,score,x\n" + b"1" * 2**28))
     assert "over a million bytes" in entered(AUDIT, path)
 
 
-def test_an_xz_file_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_xz_file_is_refused_in_words(tmp_path: Path, entered: Entered) -> None:
     path = tmp_path / "bomb.csv.xz"
     path.write_bytes(lzma.compress(b"label,score\n0,0.5\n"))
     assert "expand it by xz -d" in entered(AUDIT, path)
@@ -124,7 +126,7 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_an_archive_that_claims_too_much_is_refused(name: str, tmp_path: Path) -> None:
+def test_an_archive_that_claims_too_much_is_refused(name: str, tmp_path: Path, entered: Entered) -> None:
     make, words = ARCHIVES[name]
     path = tmp_path / "bomb.npz"
     path.write_bytes(make())
@@ -136,7 +138,7 @@ def constant(n: int) -> pa.Table:
     return pa.table({"label": label, "score": np.full(n, 0.5), "x": np.zeros(n), "z": np.ones(n)})
 
 
-def test_a_parquet_page_that_swells_is_refused(tmp_path: Path) -> None:
+def test_a_parquet_page_that_swells_is_refused(tmp_path: Path, entered: Entered) -> None:
     path = tmp_path / "bomb.parquet"
     table = constant(HUGE // 8)
     parquet.write_table(
@@ -153,7 +155,9 @@ def test_a_parquet_page_that_swells_is_refused(tmp_path: Path) -> None:
     assert "not believed" in entered(READ, path)
 
 
-def test_a_parquet_text_that_is_repeated_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_parquet_text_that_is_repeated_without_end_is_refused(
+    tmp_path: Path, entered: Entered
+) -> None:
     path = tmp_path / "bomb.parquet"
     n = 10**6
     text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), ["x" * 10**6])
@@ -162,7 +166,9 @@ def test_a_parquet_text_that_is_repeated_without_end_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_many_rows_in_few_bytes_are_read_in_parts_and_not_at_once(tmp_path: Path) -> None:
+def test_many_rows_in_few_bytes_are_read_in_parts_and_not_at_once(
+    tmp_path: Path, entered: Entered
+) -> None:
     """25 million rows in one row group of half a megabyte: 625 MB, were they read at once."""
     path = tmp_path / "rows.parquet"
     n = 25 * 10**6
@@ -181,7 +187,7 @@ def arrow_bytes(table: pa.Table, write: Callable[..., pa.RecordBatchFileWriter])
 
 @pytest.mark.parametrize("write", [pa.ipc.new_file, pa.ipc.new_stream], ids=["file", "stream"])
 def test_an_arrow_buffer_that_swells_or_lies_is_refused(
-    write: Callable[..., pa.RecordBatchFileWriter], tmp_path: Path
+    write: Callable[..., pa.RecordBatchFileWriter], tmp_path: Path, entered: Entered
 ) -> None:
     path = tmp_path / "bomb.arrow"
     path.write_bytes(arrow_bytes(constant(HUGE // 24), write))
@@ -194,7 +200,7 @@ def test_an_arrow_buffer_that_swells_or_lies_is_refused(
     assert "not believed" in entered(READ, path)
 
 
-def test_a_repair_that_is_too_deep_or_too_large_is_refused(tmp_path: Path) -> None:
+def test_a_repair_that_is_too_deep_or_too_large_is_refused(tmp_path: Path, entered: Entered) -> None:
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 10**6 + "]" * 10**6)
     assert "cannot read a repair" in entered(REPAIR, deep)
@@ -208,7 +214,7 @@ def test_a_repair_that_is_too_deep_or_too_large_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_large_text_is_read_in_parts(tmp_path: Path) -> None:
+def test_a_large_text_is_read_in_parts(tmp_path: Path, entered: Entered) -> None:
     """550 MB of text, in a process that may take 512."""
     path = tmp_path / "large.csv"
     scores = np.random.default_rng(0).random(10**4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -18,9 +17,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from forked_scripts import ForkedScripts
+
 SOURCES = Path(__file__).parents[2] / "src" / "epiloss"
 N = 2_000
 OLD = "what was there before\n"
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[ForkedScripts]:
+    with ForkedScripts() as scripts:
+        yield scripts
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +40,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(data: Path, *options: str | Path) -> list[str]:
+def arguments(data: Path, *options: str | Path) -> list[str]:
     fast = ("--method", "partition")
-    return [
-        *(sys.executable, "-m", "epiloss", "audit", str(data), "--label", "y", "--score", "p"),
-        *fast,
-        *map(str, options),
-    ]
+    return ["audit", str(data), "--label", "y", "--score", "p", *fast, *map(str, options)]
+
+
+def command(data: Path, *options: str | Path) -> list[str]:
+    """Return the command for tests of how a whole process starts, ends and is interrupted."""
+    return [sys.executable, "-m", "epiloss", *arguments(data, *options)]
 
 
 WRITERS = {
@@ -78,11 +86,11 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_on_a_full_disk_the_old_file_stays_and_nothing_else(
-    writer: str, data: Path, mounted: Path
+    writer: str, data: Path, mounted: Path, forked: ForkedScripts
 ) -> None:
     options, target = with_target(mounted, writer)
     (mounted / "filler").write_bytes(bytes(28_000))
-    done = subprocess.run(command(data, *options), capture_output=True, text=True, check=False)
+    done = forked.command(*arguments(data, *options))
     if writer == "repair" and done.returncode == 0:
         pytest.skip("the repair is small enough")
     assert done.returncode == 4
@@ -92,16 +100,15 @@ def test_on_a_full_disk_the_old_file_stays_and_nothing_else(
     assert sorted(path.name for path in mounted.iterdir()) == sorted(["filler", target.name])
 
 
-def limit_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+LIMITED = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_where_no_file_may_be_long_the_old_file_stays(writer: str, data: Path, tmp_path: Path) -> None:
+def test_where_no_file_may_be_long_the_old_file_stays(
+    writer: str, data: Path, tmp_path: Path, forked: ForkedScripts
+) -> None:
     options, target = with_target(tmp_path, writer)
-    done = subprocess.run(
-        command(data, *options), capture_output=True, text=True, check=False, preexec_fn=limit_files
-    )
+    done = forked.command(*arguments(data, *options), before=LIMITED)
     assert done.returncode == 4, done.stderr
     assert "cannot write" in done.stderr
     assert is_one_sentence(done.stderr)
@@ -109,11 +116,11 @@ def test_where_no_file_may_be_long_the_old_file_stays(writer: str, data: Path, t
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told(data: Path, mounted: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_is_told(
+    data: Path, mounted: Path, forked: ForkedScripts
+) -> None:
     (mounted / "filler").write_bytes(bytes(32_768 - 4_096))
-    done = subprocess.run(
-        command(data, "--checkpoint", mounted), capture_output=True, text=True, check=False
-    )
+    done = forked.command(*arguments(data, "--checkpoint", mounted))
     assert done.returncode == 4
     assert "cannot write the checkpoint" in done.stderr
     assert is_one_sentence(done.stderr)
@@ -144,10 +151,11 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_folder_that_may_not_be_written_to_is_told(writer: str, data: Path, read_only: Path) -> None:
+def test_a_folder_that_may_not_be_written_to_is_told(
+    writer: str, data: Path, read_only: Path, forked: ForkedScripts
+) -> None:
     *options, name = WRITERS[writer]
-    made = command(data, *options, read_only / name, "--force")
-    done = subprocess.run(made, capture_output=True, text=True, check=False)
+    done = forked.command(*arguments(data, *options, read_only / name, "--force"))
     assert done.returncode == 4
     assert "cannot write" in done.stderr
     assert is_one_sentence(done.stderr)
@@ -155,31 +163,26 @@ def test_a_folder_that_may_not_be_written_to_is_told(writer: str, data: Path, re
 
 
 def test_a_checkpoint_in_a_folder_that_may_not_be_written_to_is_told(
-    data: Path, read_only: Path
+    data: Path, read_only: Path, forked: ForkedScripts
 ) -> None:
     for folder in (read_only, read_only / "new"):
-        made = command(data, "--checkpoint", folder)
-        done = subprocess.run(made, capture_output=True, text=True, check=False)
+        done = forked.command(*arguments(data, "--checkpoint", folder))
         assert done.returncode in (2, 4)
         assert is_one_sentence(done.stderr)
 
 
 KILLED = """
-import os, pathlib, signal, sys
-from epiloss import atomic
+import os, signal
+from epiloss import _saving
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
+def half(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+    die()
 if {moment!r} == "before the rename":
     os.replace = die
 else:  # half of it is there
-    settle = atomic._settle
-    def half(path):
-        os.truncate(path, os.path.getsize(path) // 2)
-        die()
-    atomic._settle = half
-sys.argv = ["epiloss", *{arguments!r}]
-from epiloss.cli.main import main
-main()
+    _saving._settle = half
 """
 
 
@@ -188,28 +191,28 @@ main()
     [*((one, "in the middle") for one in (*WRITERS, "checkpoint")), ("report", "before the rename")],
 )
 def test_killed_while_it_writes_it_leaves_the_old_file_and_at_most_a_hidden_one(
-    writer: str, moment: str, data: Path, tmp_path: Path
+    writer: str, moment: str, data: Path, tmp_path: Path, forked: ForkedScripts
 ) -> None:
     options, target = with_target(tmp_path, "json" if writer == "checkpoint" else writer)
     if writer == "checkpoint":
         options = ("--checkpoint", str(tmp_path / "kept"))
-    arguments = command(data, *options)[3:]
-    script = KILLED.format(moment=moment, arguments=arguments)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    done = forked.command(*arguments(data, *options), before=KILLED.format(moment=moment))
     assert done.returncode == -signal.SIGKILL
     assert target.read_text() == OLD
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 2
     assert all(path == target or path.name.startswith(".") for path in files)
     if writer in ("checkpoint", "report"):
-        again = subprocess.run(command(data, *options), capture_output=True, text=True, check=False)
+        again = forked.command(*arguments(data, *options))
         assert again.returncode == 0, again.stderr  # what was left over is in nobody's way
 
 
-def test_a_file_left_over_in_a_folder_of_data_is_not_read(data: Path, tmp_path: Path) -> None:
+def test_a_file_left_over_in_a_folder_of_data_is_not_read(
+    data: Path, tmp_path: Path, forked: ForkedScripts
+) -> None:
     (tmp_path / "data.parquet").write_bytes(data.read_bytes())
     (tmp_path / ".data.parquet.x1y2").write_bytes(data.read_bytes()[:500])
-    done = subprocess.run(command(tmp_path), capture_output=True, text=True, check=False)
+    done = forked.command(*arguments(tmp_path))
     assert done.returncode == 0, done.stderr
 
 

@@ -64,7 +64,7 @@ def hostile_rows(text: str) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("options", [(), ("--groups", f"group{ESCAPES}"), ("--score", "nothing")])
+@pytest.mark.parametrize("options", [(), ("--subgroups", f"group{ESCAPES}"), ("--score", "nothing")])
 def test_no_text_of_the_data_steers_a_terminal(options: tuple[str, ...], tmp_path: Path) -> None:
     """In results on the standard output and in messages on the standard error, with any exit code."""
     path = tmp_path / f"data{ESCAPES.replace('/', '')}.parquet"
@@ -113,13 +113,13 @@ def test_no_text_of_the_data_is_markup_in_a_report(grouped: bool, tmp_path: Path
     path = tmp_path / "data<img src=x onerror=alert(1)>.parquet"
     parquet.write_table(pa.table(rows), path)
     label, score, kind, group = rows
-    result = epiloss.audit(
-        label,
-        score,
+    result = epiloss.audit_table(
         path,
+        label=label,
+        score=score,
         method="partition",
         display=[kind],
-        subgroups=group if grouped else None,
+        subgroups=[group] if grouped else [],
         pos_label=f"yes{MARKUP}",
     )
     page = Elements()
@@ -191,8 +191,7 @@ def no_names(*given, **_):
 socket.getaddrinfo = socket.gethostbyname = no_names
 import epiloss
 from epiloss.cli.main import main
-X = None
-result = epiloss.audit("y", "p", sys.argv[1], n_jobs=2, pos_label="yes")
+result = epiloss.audit_table(sys.argv[1], label="y", score="p", n_jobs=2, pos_label="yes")
 result.to_html(sys.argv[2])
 result.repair(epiloss.RegionRecalibrator("regions"))
 sys.argv = ["epiloss", "demo", "--method", "partition"]

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import epiloss
+from epiloss.cli.main import main
 
 N = 400
 ROWS = "".join(f"{i % 2},{(i + 0.5) / N},{i % 7},{'ab'[i % 2]}\n" for i in range(N))
@@ -61,7 +62,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "an array": (b"\x93NUMPY\x01\0v\0{'descr'", "numpy.savez"),
     "bytes": (bytes(range(256)), "no table"),
     "half a parquet file": (b"PAR1" + bytes(100), "cannot be read"),
-    "another column": (GOOD.replace("p,", "prob,", 1), "y_prob must name a column"),
+    "another column": (GOOD.replace("p,", "prob,", 1), "score must name a column"),
 }
 
 
@@ -76,12 +77,28 @@ def test_what_is_wrong_is_said_in_one_sentence(name: str, tmp_path: Path) -> Non
     assert len(str(caught.value)) < 300 + len(str(path))
 
 
-@pytest.mark.parametrize("name", ["late text", "utf-16", "an image", "empty", "ragged"])
-def test_the_command_line_answers_with_exit_code_4_and_one_line(name: str, tmp_path: Path) -> None:
+def command_for(name: str, folder: Path) -> list[str]:
     content, _ = BAD[name]
-    path = tmp_path / "data.csv"
+    path = folder / "data.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    command = [sys.executable, "-m", "epiloss", "audit", str(path), "--label", "y", "--score", "p"]
+    return ["audit", str(path), "--label", "y", "--score", "p"]
+
+
+@pytest.mark.parametrize("name", ["late text", "utf-16", "an image", "empty", "ragged"])
+def test_the_command_line_answers_with_exit_code_4_and_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["epiloss", *command_for(name, tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr()
+    assert stopped.value.code == 4
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+
+
+def test_a_process_of_its_own_answers_with_exit_code_4_and_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "epiloss", *command_for("late text", tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert done.stdout == ""

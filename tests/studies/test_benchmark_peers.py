@@ -19,7 +19,6 @@ SCRIPT = ROOT / "benchmarks" / "peers.py"
 def peers(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # which the script would set for good
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     return importlib.import_module("peers")
 
 

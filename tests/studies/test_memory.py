@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
+import memory
 
 
-@pytest.fixture(scope="module")
-def memory() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("memory", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["memory"] = module
-    spec.loader.exec_module(module)
-    return module
+def assert_it_fits(place: int, path: Path) -> None:
+    """Check that a quick job finishes in the memory that is stated, and not in a tenth of it."""
+    job = memory.QUICK[place]
+    assert job.target is not None
+    assert memory.finishes("quick", place, job.target, path), job
+    assert not memory.finishes("quick", place, job.target / 10, path), job
 
 
-def test_an_audit_finishes_in_the_stated_memory_and_not_in_a_tenth_of_it(
-    memory: ModuleType, tmp_path: Path
+def test_an_audit_of_arrays_finishes_in_the_stated_memory_and_not_in_a_tenth_of_it(
+    tmp_path: Path,
 ) -> None:
-    path = tmp_path / "rows.parquet"
-    for place, job in enumerate(memory.QUICK):
-        if job.who == memory.FILE:
-            memory.write_rows(job, path)
-        assert memory.finishes("quick", place, job.target, path), job
-        assert not memory.finishes("quick", place, job.target / 10, path), job
+    assert memory.QUICK[0].who == memory.PARTITION
+    assert_it_fits(0, tmp_path / "none")
+
+
+@pytest.mark.slow
+def test_an_audit_of_a_file_finishes_in_the_stated_memory_and_not_in_a_tenth_of_it(
+    tmp_path: Path,
+) -> None:
+    assert memory.QUICK[1].who == memory.FILE
+    memory.write_rows(memory.QUICK[1], tmp_path / "rows.parquet")
+    assert_it_fits(1, tmp_path / "rows.parquet")

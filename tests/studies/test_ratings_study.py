@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import sys
 from argparse import Namespace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import ratings
 import ratings_census
 import ratings_data
 from epiloss import Estimate
+from epiloss.datasets import load_census_income
 from protocol import Line
 from ratings import Found, Scored
 from ratings_census import Rows
@@ -47,7 +50,7 @@ def test_examples_in_docstrings_hold() -> None:
 
 
 def test_a_known_loss_is_measured_from_the_repeated_labels() -> None:
-    # 3,000 texts with 15 labels each; 4 standard errors
+    """3,000 texts with 15 labels each; 4 standard errors."""
     for loss in found().direct:
         assert abs(loss.value - TRUTH) < 4 * (loss.stderr or 0)
     given, after = found().cl
@@ -56,7 +59,7 @@ def test_a_known_loss_is_measured_from_the_repeated_labels() -> None:
 
 
 def test_bounds_stay_below_it_and_good_features_see_most() -> None:
-    # 4 standard errors above; the cross-fitted bound sees half of it in both features
+    """At most 4 standard errors above; the cross-fitted bound sees half of it in both features."""
     for bounds in (found().partition, found().crossfit):
         for pair in bounds.values():
             for bound in pair:
@@ -129,13 +132,41 @@ def test_the_difference_of_two_models_is_paired() -> None:
     assert gain.stderr == pytest.approx(0)
 
 
+def test_the_section_of_the_census_tells_both_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = load_census_income()
+    few = {name: column[:2_000] for name, column in demo.X.items()}
+    part = replace(demo, X=few, y=demo.y[:2_000], scores=demo.scores[:2_000])
+    monkeypatch.setattr("epiloss.datasets.load_census_income", lambda: part)
+    section = ratings_census.census_section(Namespace(quick=True, seed=0, cache=tmp_path))
+    assert [line.name for line in section.lines] == ["logistic", "boosting"]
+    assert {line.n for line in section.lines} == {2_000}
+    assert f"{section.lines[0].cl.value:z.4f} (logistic)" in section.text
+
+
+@pytest.mark.slow
 def test_the_bundled_census_shows_grouping_loss(tmp_path: Path) -> None:
-    # 20,000 rows with fixed seeds; boosting is better by 5 standard errors
+    """20,000 rows with fixed seeds; boosting is better by 5 standard errors."""
     section = ratings_census.census_section(Namespace(quick=True, seed=0, cache=tmp_path))
     assert [line.name for line in section.lines] == ["logistic", "boosting"]
     assert {line.n for line in section.lines} == {20_000}
     assert "Boosting has a lower Brier score by" in section.text
     assert "of what is so proven" in section.text
+
+
+def test_the_benchmark_that_reads_the_whole_census_is_found_beside_the_experiments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a script runs: with the experiments on its path, and not the benchmarks."""
+    pytest.importorskip("pandas", reason="the benchmark reads with pandas")
+    elsewhere = [path for path in sys.path if Path(path) != ratings_census.BENCHMARKS]
+    monkeypatch.setattr(sys, "path", elsewhere)
+    monkeypatch.delitem(sys.modules, "repair_data", raising=False)
+    module = ratings_census.benchmark("repair_data")
+    assert module is ratings_census.benchmark("repair_data")
+    assert Path(str(module.__file__)) == ratings_census.BENCHMARKS / "repair_data.py"
+    assert callable(module.kdd_census)
 
 
 def test_nothing_is_called_proven_where_boosting_is_not_better() -> None:

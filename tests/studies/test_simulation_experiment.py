@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
 import simulation
 from simulation import SWEEPS, Summaries, Summary, setting
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 N, TRIALS = 4_000, 10
 
 
@@ -28,15 +27,8 @@ def means(sweep: str, quantity: str, swap: bool) -> list[float]:
     return [summaries()[setting(sweep, value, swap)][quantity].mean for value in SWEEPS[sweep]]
 
 
-def run_script(output: Path, *arguments: str) -> str:
-    command = [sys.executable, str(EXPERIMENTS / "simulation.py"), "--output", str(output), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""  # no progress bar where nobody looks
-    return done.stdout
-
-
 def test_every_setting_has_every_quantity() -> None:
-    assert len(summaries()) == 2 * (len(SWEEPS["region_ratio"]) + len(SWEEPS["bins"]) - 1)
+    assert len(summaries()) == 2 * (len(SWEEPS["region_ratio"]) + len(SWEEPS["n_bins"]) - 1)
     for quantities in summaries().values():
         assert tuple(quantities) == simulation.QUANTITIES
         assert all(np.isfinite([one.mean, one.sd]).all() for one in quantities.values())
@@ -66,11 +58,11 @@ def test_larger_regions_have_a_smaller_plugin_and_bias(swap: bool) -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_more_bins_induce_less(swap: bool) -> None:
-    assert (np.diff(means("bins", "induced", swap)) < 0).all()
+    assert (np.diff(means("n_bins", "induced", swap)) < 0).all()
 
 
 def test_the_lower_bound_stays_below_the_truth() -> None:
-    # 10 trials of 4,000 rows; 3 standard errors in each of the 20 settings
+    """10 trials of 4,000 rows; 3 standard errors in each of the 20 settings."""
     truth = simulation.PROBLEM.truth().grouping_loss
     for one, quantities in summaries().items():
         bound = quantities["lower_bound"]
@@ -83,30 +75,43 @@ def test_the_plugin_alone_overstates() -> None:
 
 
 def test_summary_of_known_values() -> None:
-    one = setting("bins", 2, True)
+    one = setting("n_bins", 2, True)
     trials = [{one: dict.fromkeys(simulation.QUANTITIES, value)} for value in (1.0, 2.0, 3.0)]
     summary = simulation.summarise(trials)[one]["plugin"]
     assert summary == Summary(2.0, 1.0, 3)
     assert summary.stderr == pytest.approx(1 / np.sqrt(3))
 
 
-def test_the_same_seed_gives_the_same_file_for_any_number_of_jobs(tmp_path: Path) -> None:
-    small = ("--quick", "--trials", "3", "--n", "300")
-    texts = {}
-    for name, more in {"one": (), "two": ("--jobs", "2"), "other": ("--seed", "1")}.items():
-        run_script(tmp_path / "new" / name, *small, *more)
-        texts[name] = (tmp_path / "new" / name).read_bytes()
-    assert texts["one"] == texts["two"]
-    assert texts["one"] != texts["other"]
+@pytest.fixture(scope="module")
+def printed_and_saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Return what the script printed, run by two processes, and what it saved into a new folder."""
+    output = tmp_path_factory.mktemp("run") / "new" / "simulation.csv"
+    command = [sys.executable, str(EXPERIMENTS / "simulation.py"), "--output", str(output)]
+    command += ["--quick", "--trials", "2", "--n", "300", "--jobs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""  # no progress bar where nobody looks
+    return done.stdout, output
 
 
-def test_the_file_holds_what_the_table_shows(tmp_path: Path) -> None:
-    output = tmp_path / "simulation.csv"
-    printed = run_script(output, "--trials", "2", "--n", "400")
-    with output.open(newline="") as stream:
+def test_the_same_seed_gives_the_same_file_for_any_number_of_jobs(
+    printed_and_saved: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed, saved = printed_and_saved
+    small = ["--quick", "--trials", "2", "--n", "300", "--jobs", "1"]
+    simulation.main([*small, "--output", str(tmp_path / "one")])
+    assert capsys.readouterr().out == printed
+    assert (tmp_path / "one").read_bytes() == saved.read_bytes()
+    simulation.main([*small, "--output", str(tmp_path / "other"), "--seed", "1"])
+    assert (tmp_path / "other").read_bytes() != saved.read_bytes()
+
+
+def test_the_file_holds_what_the_table_shows(printed_and_saved: tuple[str, Path]) -> None:
+    printed, saved = printed_and_saved
+    with saved.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert [path.name for path in tmp_path.iterdir()] == ["simulation.csv"]
+    assert [path.name for path in saved.parent.iterdir()] == ["simulation.csv"]
     assert len(rows) == 2 * sum(len(values) for values in SWEEPS.values())
+    assert {row["sweep"] for row in rows} == set(SWEEPS)
     assert {row["trials"] for row in rows} == {"2"}
     assert "reference" not in printed  # its numbers are for 10,000 rows
     for row in rows:

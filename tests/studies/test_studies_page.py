@@ -29,12 +29,14 @@ sys.exit({code})
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Path:
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write scripts that stand for the studies, and put what they import on their path."""
+    monkeypatch.setenv("PYTHONPATH", str(studies.EXPERIMENTS))
     folder = tmp_path / "scripts"
     folder.mkdir()
     for name in studies.STUDIES:
         code = int(name == "ratings")
-        text = SCRIPT.format(experiments=str(studies.EXPERIMENTS), name=name, code=code)
+        text = SCRIPT.format(name=name, code=code)
         (folder / f"{name}.py").write_text(text)
     return folder
 

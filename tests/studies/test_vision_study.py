@@ -14,20 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epiloss import Estimate
-from epiloss.errors import MissingExtraError
-
-torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
-pytest.importorskip("PIL", reason="needs the extra 'images'")
-
-from epiloss.integrations.extraction.frameworks import import_torchvision, package
-
-try:
-    import_torchvision()
-    package("timm", "")
-except MissingExtraError as error:
-    pytest.skip(str(error), allow_module_level=True)
-
 import corruptions
 import vision
 import vision_data
@@ -36,7 +22,18 @@ import vision_here
 import vision_imagenet
 import vision_networks as networks
 import vision_quick
+from epiloss import Estimate
+from epiloss.errors import MissingExtraError
+from epiloss.integrations.extraction.frameworks import import_torchvision, package
 from protocol import Line, MissingError, Section, read_section
+
+torch = pytest.importorskip("torch", reason="needs the extra 'torch'")
+pytest.importorskip("PIL", reason="needs the extra 'images'")
+try:
+    import_torchvision()
+    package("timm", "")
+except MissingExtraError as error:
+    pytest.skip(str(error), allow_module_level=True)
 
 EACH = 12
 PER_CLASS = len(vision_quick.CLASSES)

@@ -1,4 +1,4 @@
-"""The inner loops, compiled: the functions of ``numpy_kernel``, but faster.
+"""The inner loops, compiled: the functions of ``reference``, but faster.
 
 Importing this fails where the package was installed without a C compiler.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels import _kernel  # type: ignore[attr-defined]  # made by the compiler
-from epiloss._kernels import reference as numpy_kernel
+from epiloss._kernels import _kernel, reference  # type: ignore[attr-defined]  # _kernel is compiled
+from epiloss._kernels.boosting import LEAF, Growth, Places, no_trees
 from epiloss._kernels.layout import Grid, Values
 from epiloss._kernels.reference_trees import (
     GROWN,
@@ -56,6 +56,8 @@ _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 _row_keys = _function("row_keys", "piip")
 _extremes = _function("extremes", "piip")
+_boost = _function("boost", "pipiipppppiiipppppp")
+_boosted = _function("boosted", "pipipiip")
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -154,12 +156,12 @@ def apply(values: Values, rows: Integers, nodes: Records, leaves: NDArray[np.int
 
 
 def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integers) -> bool:
-    """Add values, rounded to 2**-40, to the cells; see ``numpy_kernel.add_fixed_point``."""
+    """Add values, rounded to 2**-40, to the cells; see ``reference.add_fixed_point``."""
     values, step = np.ascontiguousarray(values), high.strides[0] // high.itemsize
     places = high.ctypes.data, low.ctypes.data
     if _add_fixed_point(_address(code), _address(values), len(code), *places, step):
         return True
-    return numpy_kernel.add_fixed_point(code, values, high, low)  # not finite, or too large
+    return reference.add_fixed_point(code, values, high, low)  # not finite, or too large
 
 
 def add_brier(
@@ -188,7 +190,7 @@ def brier_terms(
     rates: Floats,
     curve_mean: Floats,
 ) -> Floats | None:
-    """Return what each row adds to four means; see ``numpy_kernel.brier_terms``."""
+    """Return what each row adds to four means; see ``reference.brier_terms``."""
     terms = np.empty((4, len(cell)))
     rows = [np.ascontiguousarray(one) for one in (scores, labels, *curves)]
     tables = [np.ascontiguousarray(one) for one in (rates, curve_mean)]
@@ -208,7 +210,7 @@ def brier_terms(
 def spread_out(
     values: Floats, weights: Floats, rows: Integers, mean: float, total: float, n_rows: int
 ) -> Floats:
-    """Return the weighted deviation of each row from the mean; see ``numpy_kernel.spread_out``."""
+    """Return the weighted deviation of each row from the mean; see ``reference.spread_out``."""
     values, weights = (np.ascontiguousarray(one) for one in (values, weights))
     spread, both = np.zeros(n_rows), np.array([mean, total])
     _spread(*map(_address, (values, weights, rows)), len(rows), _address(both), _address(spread))
@@ -223,7 +225,7 @@ def moments(
     weights: Floats | None,
     means: Floats | None = None,
 ) -> Floats:
-    """Return sums over the rows of each level set; see ``numpy_kernel.moments``."""
+    """Return sums over the rows of each level set; see ``reference.moments``."""
     sums = np.zeros((2, n_level_sets))
     given = [None if one is None else np.ascontiguousarray(one) for one in (x, y, weights, means)]
     _moments(_address(level_set), len(level_set), *map(_address, given), n_level_sets, _address(sums))
@@ -241,7 +243,7 @@ def level_sets_of(scores: Floats, edges: Floats) -> Integers:
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
     """Tell of each row whether it is, in the given order, among the first so many of its code."""
     if len(wanted) > _MOST_CODES:
-        return numpy_kernel.first_of_each(order, codes, wanted)
+        return reference.first_of_each(order, codes, wanted)
     among, left = np.empty(len(order), bool), wanted.copy()
     small = codes.astype(np.uint16)
     _first_of_each(_address(order), _address(small), len(order), _address(left), _address(among))
@@ -292,7 +294,7 @@ def windowed_lines(
 
 
 def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
-    """Return a number for each row that depends on all its values; see ``numpy_kernel.row_keys``."""
+    """Return a number for each row that depends on all its values; see ``reference.row_keys``."""
     keys, places = np.empty(len(columns[0]), np.uint64), _places(columns)
     _row_keys(_address(places), len(places), len(keys), _address(keys))
     return keys
@@ -301,10 +303,59 @@ def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
 def extremes(values: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest size of values side by side, and whether any is missing."""
     if values.dtype not in (np.float32, np.float64):
-        return numpy_kernel.extremes(values)
+        return reference.extremes(values)
     values, found = np.require(values, requirements=["C", "A"]), np.empty(2)  # files may lie askew
     _extremes(_address(values), values.dtype == np.float64, values.size, _address(found))
     return float(found[0]), bool(found[1])
+
+
+def boost(
+    codes: Bytes,
+    columns: Places,
+    target: Floats,
+    weight: Floats,
+    offset: Floats | None,
+    total: Floats,
+    growth: Growth,
+) -> Records:
+    """Boost trees on codes (columns, rows), by some of the columns; see ``boosting.boost``."""
+    n, nodes = codes.shape[1], no_trees(growth)
+    target, weight = (np.ascontiguousarray(one, np.float64) for one in (target, weight))
+    offset = None if offset is None else np.ascontiguousarray(offset, np.float64)
+    pairs, rows, spare = np.empty((n, 2), np.int64), np.empty(n, np.int32), np.empty(n, np.int32)
+    bins = np.empty((growth.n_leaves, len(columns), N_CODES, 2), np.int64)
+    leaves, settings = np.empty(growth.n_leaves, LEAF), growth.settings
+    _boost(
+        codes.ctypes.data,
+        codes.strides[0],
+        _address(columns),
+        len(columns),
+        n,
+        _address(target),
+        _address(weight),
+        _address(offset),
+        _address(total),
+        _address(settings),
+        growth.n_trees,
+        growth.n_leaves,
+        growth.deepest,
+        *[_address(one) for one in (pairs, rows, spare, bins, leaves, nodes)],
+    )
+    return nodes
+
+
+def boosted(codes: Bytes, rows: Places, nodes: Records, total: Floats) -> None:
+    """Add the values of trees to the totals of rows; see ``boosting.boosted``."""
+    nodes = np.ascontiguousarray(nodes)
+    _boosted(
+        codes.ctypes.data,
+        codes.strides[0],
+        _address(rows),
+        len(rows),
+        _address(nodes),
+        *nodes.shape,
+        _address(total),
+    )
 
 
 def _columns(values: Values) -> Records:

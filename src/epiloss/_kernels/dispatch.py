@@ -14,12 +14,12 @@ def kernel() -> ModuleType:
 
     ``EPILOSS_KERNEL=numpy`` in the environment asks for the NumPy loops, which give the same bits.
     """
-    from epiloss._kernels import reference as numpy_kernel
+    from epiloss._kernels import reference
 
     if os.environ.get("EPILOSS_KERNEL") == "numpy":
-        return numpy_kernel
+        return reference
     try:
-        from epiloss._kernels import compiled as compiled_kernel
+        from epiloss._kernels import compiled
     except ImportError:
         warnings.warn(
             "epiloss was installed without its compiled part, so trees take several times as long, with "
@@ -27,5 +27,5 @@ def kernel() -> ModuleType:
             RuntimeWarning,
             stacklevel=2,
         )
-        return numpy_kernel
-    return compiled_kernel
+        return reference
+    return compiled

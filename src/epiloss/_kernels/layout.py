@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epiloss._typing import Codes, Floats
-
-if TYPE_CHECKING:
-    pass
 
 # a matrix (rows, columns), or one array for each column
 Values: TypeAlias = NDArray[Any] | tuple[NDArray[Any], ...]

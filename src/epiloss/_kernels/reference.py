@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss._kernels.boosting import boost, boosted
 from epiloss._kernels.layout import Grid, Values, order_by_code
 from epiloss._kernels.reference_trees import CATEGORY, N_EDGES, Integers, Records, grow
 from epiloss._typing import Floats
@@ -20,6 +21,8 @@ __all__ = [
     "add_brier",
     "add_fixed_point",
     "apply",
+    "boost",
+    "boosted",
     "brier_terms",
     "cumulative_sums",
     "edges_among",

@@ -128,7 +128,8 @@ def compare(
     (True, True)
     """
     # read once, so that all models are audited on the same splits
-    chosen = read_options(options, "compare", ("baseline", "subgroups", "sample_weight", "clusters"))
+    own = ("baseline", "subgroups", "sample_weight", "clusters", "display")
+    chosen = read_options(options, "compare", own)
     _check_models(models, baseline, y_true)
     rows = {"sample_weight": sample_weight, "clusters": clusters}
     rows |= {"subgroups": subgroups, "display": display}

@@ -78,11 +78,12 @@ def audit(
         What a prediction claims. By default binary, and top-label for more than two classes.
     rule : {"brier", "log"} or ScoringRule
         The proper scoring rule.
-    method : {"crossfit", "partition", "paper"}
-        How the grouping loss in the ledger is estimated: cross-fitted, without bins; by the regions of
-        a partition; or in the setting of the paper (one split, 30 learning rows per region). The
-        partition's terms and regions are given with each. Where the cross-fitted bound is not
-        possible (no ``X``, task "joint", fewer than 100 rows), the partition leads.
+    method : {"crossfit", "twin", "partition", "paper"}
+        How the grouping loss in the ledger is estimated: by a cross-fitted lower bound, without bins;
+        by twin learners, whose estimate is right up to what the learner cannot express and never too
+        large on average; by the regions of a partition; or in the setting of the paper (one split, 30
+        learning rows per region). The partition's terms and regions are given with each. Where the
+        first two are not possible (no ``X``, task "joint", fewer than 100 rows), the partition leads.
     subgroups : array-like of shape (n,) or (n, k), data frame or mapping of columns, optional
         Groups that you know (sex, hospital): each column is audited by itself, in
         ``result.subgroups``, and without ``X`` their combinations are the regions.
@@ -230,7 +231,7 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
         stage("learning and evaluating regions")
         evaluations = [evaluate(one, options) for one in binaries]
         stage("cross-fitting")
-        bounds = [crossfit(one, options) for one in binaries] if options.wants_crossfit else []
+        bounds = [crossfit(one, options) for one in binaries] if options.without_bins else []
         by_subgroup = {
             name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))
             for name in problem.subgroups
@@ -241,7 +242,7 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:
     """Evaluate the scores recalibrated."""
     again = [evaluate_recalibrated(one, options) for one in binaries]
-    crossfits = binaries if options.wants_crossfit else []
+    crossfits = binaries if options.without_bins else []
     bounds = [crossfit_recalibrated(one, options) for one in crossfits]
     return summarise(problem, options, again, bounds, None)
 

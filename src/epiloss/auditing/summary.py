@@ -72,7 +72,7 @@ def summarise(
     return Audit(
         task=problem.task,
         rule=rule.name,
-        method="partition" if crossfit is None else "crossfit",
+        method="partition" if crossfit is None else options.method,
         recommendation=_recommendation(problem, crossfit is not None, options),
         n_samples=n_rows,
         n_evaluated=max(one.n_evaluated for one in evaluations),
@@ -106,6 +106,8 @@ def summarise(
 
 def _recommendation(problem: Problem, is_crossfit: bool, options: Options) -> str:
     """Say which lower bound leads the ledger, and why."""
+    if is_crossfit and options.method == "twin":
+        return "Headline: twin learners (right up to what they miss, never too large on average)"
     if is_crossfit:
         return "Headline: cross-fitted (no bins, evaluated on every row)"
     if problem.groups is not None:
@@ -114,7 +116,7 @@ def _recommendation(problem: Problem, is_crossfit: bool, options: Options) -> st
         why = "without X there is nothing to learn from"
     elif problem.task == "joint":
         why = "the cross-fitted bound conditions on one score, not on a whole vector"
-    elif not options.wants_crossfit:
+    elif not options.without_bins:
         why = "as requested; method='crossfit' needs no bins and evaluates every row"
     else:
         why = f"the cross-fitted bound needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
@@ -186,7 +188,7 @@ def _nothing_to_split(problem: Problem, evaluations: Sequence[Evaluation]) -> Re
     if any((one.levels.n_regions > len(one.regions)).any() for one in evaluations):
         return None
     remedy = (
-        "use fewer bins or a smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
+        "use fewer bins or a tree of smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
         if problem.groups is None
         else "use fewer bins or larger subgroups; one of a single row in a level set joins another."
     )
@@ -223,7 +225,8 @@ def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
     divided = problem.features is not None or problem.groups is not None
     if not divided or not few or not isinstance(evaluation.problem.rule, LogLoss | ClassLogLoss):
         return None
-    instead = f"rely on the cross-fitted bound, or use region_ratio={math.ceil(LABELS_ENOUGH / rarer)}."
+    ratio = math.ceil(LABELS_ENOUGH / rarer)
+    instead = f"rely on the cross-fitted bound, or use a tree of region_ratio={ratio}."
     if problem.groups is not None:
         instead = "join subgroups, use fewer bins, or rule='brier'."
     return Remark(

@@ -102,22 +102,22 @@ def simplex_level_sets(
 
 
 def resolve_level_sets(
-    bins: int | Sequence[float] | Floats, binning: str, scores: Floats, weights: Floats | None
+    bins: int | Sequence[float] | Floats, strategy: str, scores: Floats, weights: Floats | None
 ) -> LevelSets:
-    """Return the level sets that the options ``bins`` and ``binning`` name."""
-    if binning not in ("uniform", "quantile"):
-        raise OptionError(f"binning must be 'uniform' or 'quantile', got {binning!r}.")
+    """Return the level sets that the options ``n_bins`` and ``strategy`` name."""
+    if strategy not in ("uniform", "quantile"):
+        raise OptionError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
     if np.ndim(bins) == 1:
         return LevelSets(_checked_edges(bins))
     n = checked_count(bins)
-    return uniform_level_sets(n) if binning == "uniform" else quantile_level_sets(scores, n, weights)
+    return uniform_level_sets(n) if strategy == "uniform" else quantile_level_sets(scores, n, weights)
 
 
 def checked_count(bins: Any) -> int:
     """Return a number of bins, or say what one is."""
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise OptionError(
-            f"bins must be a whole number of at least 1 or an increasing list of edges, got {bins!r}."
+            f"n_bins must be a whole number of at least 1 or an increasing list of edges, got {bins!r}."
         )
     return int(bins)
 
@@ -130,6 +130,6 @@ def _checked_edges(bins: Any) -> Floats:
     if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
         raise OptionError(
             f"bin edges must be at least two increasing numbers, got {edges.tolist()!s:.80}. "
-            "Pass, for instance, bins=[0, 0.1, 0.5, 1]."
+            "Pass, for instance, n_bins=[0, 0.1, 0.5, 1]."
         )
     return edges

@@ -40,7 +40,7 @@ def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]
         columns = [scores if k == positive else 1 - scores for k in range(2)]
     else:
         columns = list(scores.T)
-    return {f"{name}repaired": column for name, column in zip(names, columns, strict=True)}
+    return {f"{name}_repaired": column for name, column in zip(names, columns, strict=True)}
 
 
 def write(path: str, save: Callable[[str], object]) -> None:

@@ -26,7 +26,7 @@ from epiloss.input.problem import Reading
 from epiloss.partition import Partitioner, Tree, resolve_partition
 from epiloss.scoring import ScoringRule, resolve_rule
 
-METHODS = ("crossfit", "partition", "paper")
+METHODS = ("crossfit", "twin", "partition", "paper")
 ADJUSTMENTS = ("benjamini-hochberg", "max")
 PAPER_REGION_RATIO = 30
 # what options were once called, or are called elsewhere
@@ -136,9 +136,9 @@ class Options:
         return self.method != "paper"
 
     @property
-    def wants_crossfit(self) -> bool:
-        """Whether the cross-fitted bound is asked for."""
-        return self.method == "crossfit"
+    def without_bins(self) -> bool:
+        """Whether an estimate without bins is asked for, by cross-fitting or by twin learners."""
+        return self.method in ("crossfit", "twin")
 
     def check_task(self, task: str) -> None:
         """Refuse options that have no meaning where level sets condition on whole score vectors."""
@@ -183,12 +183,10 @@ def read_options(given: Mapping[str, Any], function: str, others: Sequence[str] 
     for name in given:
         if name in DEFAULTS:
             continue
-        known = [*DEFAULTS, *others]
-        close = (
-            [_OTHER_NAMES[name]] if name in _OTHER_NAMES else difflib.get_close_matches(name, known, 1)
-        )
-        hint = f" Did you mean {close[0]!r}?" if close else " It takes the options of epiloss.audit."
-        raise OptionError(f"{function} has no option {name!r}.{hint}")
+        known, other = [*DEFAULTS, *others], _OTHER_NAMES.get(name)
+        close = [other] if other in known else difflib.get_close_matches(name, known, 1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Its options are {', '.join(known)}."
+        raise OptionError(f"{function} has no option {name!r}. {hint}")
     return Options.read(**given)
 
 

@@ -93,7 +93,7 @@ class RegionStats:
         weight_sq = None
         if clusters is not None:
             weight = np.ones(len(code)) if weights is None else weights
-            weight_sq = weight * _cluster_weight(code, clusters, weight)
+            weight_sq = weight * cluster_weight(code, clusters, weight)
         sums = _zeros(len(cell), rule)
         own = _add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
         return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan), code
@@ -333,7 +333,7 @@ def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
     return {name: first.setdefault(id(values.get(name, name)), name) for name in FIELDS}
 
 
-def _cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
+def cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
     """Return for each row the weight of its cluster in its cell."""
     pair = np.unique(code * (int(clusters.max()) + 1) + clusters, return_inverse=True)[1]
     return np.bincount(pair, weight).astype(float)[pair]

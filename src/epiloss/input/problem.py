@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError, Remark
 from epiloss.input.features import Features
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

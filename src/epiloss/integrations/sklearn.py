@@ -60,11 +60,11 @@ def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_validate
     >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
-    >>> found = cross_validate(LogisticRegression(), X, y, cv=2, scoring=loss_scorer(bins=5))
+    >>> found = cross_validate(LogisticRegression(), X, y, cv=2, scoring=loss_scorer(n_bins=5))
     >>> sorted(name for name in found if name.startswith("test"))
     ['test_neg_calibration_loss', 'test_neg_grouping_loss', 'test_neg_score']
-    >>> loss_scorer("neg_grouping_loss", bins=5)
-    loss_scorer('neg_grouping_loss', bins=5)
+    >>> loss_scorer("neg_grouping_loss", n_bins=5)
+    loss_scorer('neg_grouping_loss', n_bins=5)
     """
     single = isinstance(losses, str)
     names = (losses,) if isinstance(losses, str) else tuple(losses)

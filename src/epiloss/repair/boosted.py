@@ -159,6 +159,9 @@ def _boosted_trees(
         early_stopping=False,
         random_state=seed,
     )
+    empty = np.isnan(design).all(axis=0)  # columns that it cannot bin, and that tell nothing
+    if empty.any():
+        design = np.where(empty, 0.0, design)
     return TreeSum.from_boosting(model.fit(design, labels, sample_weight=weights))
 
 

@@ -71,19 +71,20 @@ def fit_repairs(
 
     That is as far as does best on rows left out, or less far where that is nearly as good.
     """
-    n = len(scores[0].labels)
-    if n < 2 * _FOLDS or any(one.labels.min() == one.labels.max() for one in scores):
+    n, clusters = len(scores[0].labels), scores[0].clusters
+    unit = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    n_units = int(unit.max()) + 1
+    if n < 2 * _FOLDS or n_units < 2 or any(one.labels.min() == one.labels.max() for one in scores):
         return [BinaryRepair(None, ()) for _ in scores]
-    clusters = scores[0].clusters
-    unit = np.arange(n) if clusters is None else clusters
-    fold = (generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit]
+    fold = (generator.permutation(n_units) % _FOLDS)[unit]
     fit = _boosted if plan.method == "boosted" else _regional
     with limited_threads(openmp=True):
         found = [fit(one, plan, fold, generator) for one in scores]
-        weights = scores[0].weights
+        places, weights = found[0].rows, scores[0].weights
         best = simplest_good(
             np.sum([one.losses for one in found], axis=0),
-            None if weights is None else weights[found[0].rows],
+            None if weights is None else weights[places],
+            None if clusters is None else clusters[places],
         )
         return [one.build(best) for one in found]
 
@@ -122,6 +123,7 @@ def _rounds(rows: Rows, plan: RepairPlan, n: int, generator: np.random.Generator
             repeats=plan.repeats,
             generator=generator,
             n_jobs=plan.n_jobs,
+            clusters=rows.clusters,
         )
         base = correction.corrected(rows.features, base)
         corrections.append(correction)
@@ -134,7 +136,8 @@ def _boosted(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Gen
         curve = _fitted_curve(rows.take(np.flatnonzero(fold != k)))
         base[fold == k] = curve(rows.scores[fold == k])
     # a curve that does not help is noise, which corrections would have to learn to undo
-    keeps = simplest_good(_losses(plan, [rows.scores, base], rows.labels), rows.weights) == 0
+    losses = _losses(plan, [rows.scores, base], rows.labels)
+    keeps = simplest_good(losses, rows.weights, rows.clusters) == 0
     if keeps:
         base = rows.scores
     correction, honest = fit_boosted(
@@ -153,10 +156,11 @@ def _losses(plan: RepairPlan, stages: Sequence[Floats], labels: Floats) -> Float
     return np.stack([plan.rule.loss(stage, labels) for stage in stages])
 
 
-def simplest_good(losses: Floats, weights: Floats | None) -> int:
+def simplest_good(losses: Floats, weights: Floats | None, clusters: Codes | None = None) -> int:
     """Return the first of several models that the best is not better than by a standard error.
 
-    ``losses`` (models, rows) are of the same rows, which none of the models has seen.
+    ``losses`` (models, rows) are of the same rows, which none of the models has seen; rows of one
+    cluster count as one.
 
     Examples
     --------
@@ -174,6 +178,7 @@ def simplest_good(losses: Floats, weights: Floats | None) -> int:
             continue
         gain = losses[model] - losses[best]
         spread = w * (gain - np.average(gain, weights=w)) / w.sum()
+        spread = spread if clusters is None else np.bincount(clusters, spread).astype(float)
         if means[model] - means[best] <= float(np.sqrt(dot(spread, spread))):
             return model
     return best

@@ -16,6 +16,7 @@ import numpy as np
 
 from epiloss._threads import Workers
 from epiloss._typing import Codes, Floats
+from epiloss.estimation.region_stats import cluster_weight
 from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow
@@ -97,13 +98,14 @@ def fit_regions(
     repeats: int,
     generator: np.random.Generator,
     n_jobs: int | None,
+    clusters: Codes | None = None,
 ) -> RegionalCorrection:
-    """Learn the correction of the probabilities ``base``."""
+    """Learn the correction of the probabilities ``base``; clusters stay together, and count as one."""
     level_set, centres = _level_sets(base)
     weight = np.ones(len(base)) if weights is None else weights
     forests, rates = [], []
     with Workers(n_jobs) as workers:
-        for learn, measure in _halves(len(base), repeats, generator):
+        for learn, measure in _halves(len(base), clusters, repeats, generator):
             learning = LearningRows(
                 features.take(learn),
                 labels[learn],
@@ -115,6 +117,9 @@ def fit_regions(
             forest = grow(learning, int(np.ceil(region_ratio)), workers)
             leaves = forest.leaf_nodes(features.take(measure), level_set[measure], workers)
             w, p = weight[measure], base[measure]
+            of_unit = w
+            if clusters is not None:
+                of_unit = cluster_weight(leaves.astype(np.int64), clusters[measure], w)
             n = len(forest.nodes)
             forests.append(forest)
             rates.append(
@@ -122,7 +127,7 @@ def fit_regions(
                     forest.tree,
                     np.bincount(leaves, w, n).astype(float),
                     np.bincount(leaves, w * (labels[measure] - p), n).astype(float),
-                    np.bincount(leaves, w * w * p * (1 - p), n).astype(float),
+                    np.bincount(leaves, w * of_unit * p * (1 - p), n).astype(float),
                 )
             )
     noise = np.bincount(level_set, weight * base * (1 - base)) / np.bincount(level_set, weight)
@@ -140,10 +145,16 @@ def _level_sets(base: Floats) -> tuple[Codes, Floats]:
     return level_set.astype(np.int64), np.asarray(centres, float)
 
 
-def _halves(n: int, repeats: int, generator: np.random.Generator) -> list[tuple[Codes, Codes]]:
+def _halves(
+    n: int, clusters: Codes | None, repeats: int, generator: np.random.Generator
+) -> list[tuple[Codes, Codes]]:
+    unit = np.arange(n)
+    if clusters is not None and clusters.min() < clusters.max():
+        unit = np.unique(clusters, return_inverse=True)[1]
+    n_units = int(unit.max()) + 1
     pairs = []
     for _ in range(repeats):
-        is_first = generator.permutation(n) < n // 2
+        is_first = (generator.permutation(n_units) < n_units // 2)[unit]
         one, other = np.flatnonzero(is_first), np.flatnonzero(~is_first)
         pairs += [(one, other), (other, one)]
     return pairs

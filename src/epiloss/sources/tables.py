@@ -122,8 +122,8 @@ def open_source(X: Any) -> Source:
         if source is not None:
             return source
     raise DataError(
-        "with columns given by name, X must be files, a data frame, a lazy frame, a data set or a "
-        f"relation, got {type(X).__name__}. Pass arrays as y_true, y_prob and X."
+        "a table must be files, a data frame, a lazy frame, a data set or a relation, got "
+        f"{type(X).__name__}. For arrays use epiloss.audit."
     )
 
 

@@ -84,7 +84,7 @@ def audit_of_tally(
         for binary, one, stats in zip(binaries, learned, tally.stats, strict=True)
     ]
     bounds: list[CrossfitBound | None] = []
-    if options.wants_crossfit:
+    if options.without_bins:
         bounds = [_padded(crossfit(one, options)) for one in binaries]
     after = None
     if options.recalibrate is not None:

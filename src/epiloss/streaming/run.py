@@ -138,8 +138,8 @@ def audit_table(
     >>> result.n_samples
     2000
     """
-    own = ("features", "exclude", "subgroups", "sample_weight", "clusters", "row_id", "display")
-    chosen = read_options(options, "audit_table", own)
+    own = ("label", "score", "features", "exclude", "subgroups", "sample_weight", "clusters", "row_id")
+    chosen = read_options(options, "audit_table", (*own, "display", "engine", "memory", "checkpoint"))
     columns = Columns(
         label=_one_name("label", label),
         scores=_names("score", score),
@@ -391,7 +391,7 @@ def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple
             return survey, []
         raise DataError(
             "clusters must be small beside the sample, and these are not: whole ones do not fit. Give "
-            "more memory, or groups= instead of clusters=."
+            "more memory, or subgroups= instead of clusters=."
         )
     if any(isinstance(part, SparkPart) for part in runner.source.parts):
         raise DataError(

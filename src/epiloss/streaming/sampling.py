@@ -14,6 +14,7 @@ from epiloss.errors import FEATURE, DataError, OptionError, Remark, RowsError
 from epiloss.input.features import Place
 from epiloss.input.problem import Problem
 from epiloss.input.remarks import varied_remarks
+from epiloss.input.subgroups import all_combinations
 from epiloss.sources.arrow import TEXT, FeatureColumns
 from epiloss.streaming.reader import Reader
 from epiloss.streaming.survey import KEY, KEYS, ROW, Survey
@@ -97,6 +98,8 @@ def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reade
     if problem.features is None or not varied:
         return sample, reader, []
     kept = replace(problem, features=problem.features.without(list(varied)))
+    if kept.features is None and kept.subgroups:  # which are then the regions
+        kept = replace(kept, groups=all_combinations(kept.subgroups))
     columns = replace(
         reader.columns,
         columns=tuple(one for one in reader.columns.columns if one.name not in varied),

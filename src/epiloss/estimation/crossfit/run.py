@@ -19,6 +19,7 @@ from epiloss.estimation.crossfit.bound import (
 from epiloss.estimation.learned import level_sets_of, scored_anew
 from epiloss.estimation.options import Options
 from epiloss.estimation.splits import split_folds
+from epiloss.estimation.twin import twin
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
@@ -69,6 +70,8 @@ def _bound(
 ) -> CrossfitBound:
     some, learner = problem.take(rows), options.learner
     assert some.features is not None  # the callers ask only where there are features
+    if options.method == "twin":
+        return twin(some, options.confidence_level, generator)
     with limited_threads(openmp=True):
         directions = cross_fitted_directions(
             some.features,

@@ -63,16 +63,16 @@ class QuadraticTilts(Tilts):
 
     def tilt(self, guess: Floats, c: Floats) -> Floats:
         """Return ``2 kappa g`` for a prediction ``g`` of ``Y - C``."""
-        return 2 * self._stiffness(c) * guess
+        return 2 * self.stiffness(c) * guess
 
     def cost(self, c: Floats, t: Floats) -> tuple[Floats, Floats, Floats]:
         """Return ``t^2 / 4 kappa`` and its derivatives."""
-        curvature = 1 / (2 * self._stiffness(c))
+        curvature = 1 / (2 * self.stiffness(c))
         slope = curvature * t
         return slope * t / 2, slope, curvature
 
-    def _stiffness(self, c: Floats) -> Floats:
-        """Return ``kappa(c)``, from a grid."""
+    def stiffness(self, c: Floats) -> Floats:
+        """Return ``kappa(c)``, the least of ``d(c, q) / (q - c)^2`` over ``q``, from a grid."""
         if self.is_even:
             return np.ones_like(c)
         grid = np.linspace(0.0025, 0.9975, 200)

@@ -41,7 +41,7 @@ _LEGIBLE = 4.5  # points
 class HeterogeneityDisplay:
     """How far the rates of groups lie from those of their level sets, for one model or several.
 
-    ``table`` has a row for each model and group: ``n``, ``difference``, ``stderr``, ``low`` and
+    ``table`` has a row for each model and subgroup: ``n``, ``difference``, ``stderr``, ``low`` and
     ``high``. With ``n_gl`` rows of group g in level set l and their rate ``r_gl``,
 
         difference_g  =  sum_l  n_gl / n_g  (r_gl - r_l),
@@ -55,9 +55,9 @@ class HeterogeneityDisplay:
     >>> import epiloss
     >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(4_000)
     >>> side = np.where(sample.X[:, 0] > sample.X[:, 1], "above", "below")
-    >>> result = epiloss.audit(sample.y, sample.scores, groups=side)
+    >>> result = epiloss.audit(sample.y, sample.scores, subgroups=side)
     >>> table = HeterogeneityDisplay.from_audits({"logistic": result}).table
-    >>> dict(zip(table["group"], table["difference"] > 0))
+    >>> dict(zip(table["subgroup"], table["difference"] > 0))
     {'above': np.True_, 'below': np.False_}
     """
 
@@ -72,7 +72,7 @@ class HeterogeneityDisplay:
 
     @classmethod
     def from_audits(cls, audits: Mapping[str, Audit]) -> HeterogeneityDisplay:
-        """Compare the groups of audits that were made with ``groups=``."""
+        """Compare the groups of audits that were made with ``subgroups=``."""
         if not audits:
             raise OptionError("audits must be a mapping of names to audits, got an empty one.")
         parts = {name: heterogeneity(result) for name, result in audits.items()}
@@ -89,9 +89,10 @@ class HeterogeneityDisplay:
 
     def groups(self, smallest: int = 0) -> list[str]:
         """Return the groups of at least so many rows, the most positive first and joined ones last."""
-        names = dict.fromkeys(self.table["group"][self.table["n"] >= smallest].tolist())
+        names = dict.fromkeys(self.table["subgroup"][self.table["n"] >= smallest].tolist())
         mean = {
-            name: float(self.table["difference"][self.table["group"] == name].mean()) for name in names
+            name: float(self.table["difference"][self.table["subgroup"] == name].mean())
+            for name in names
         }
         return sorted(names, key=lambda name: (_JOINED in name, -mean[name]))
 
@@ -124,7 +125,7 @@ class HeterogeneityDisplay:
         bar_kw: Mapping[str, Any] | None,
         whisker_kw: Mapping[str, Any] | None,
     ) -> None:
-        rows = [int(np.flatnonzero(self.table["group"] == name)[0]) for name in names]
+        rows = [int(np.flatnonzero(self.table["subgroup"] == name)[0]) for name in names]
         shown = self.table.take(np.array(rows))
         ax = axes_for(ax, (6.0, 1.1 + 0.32 * len(names)))
         self.ax_, self.figure_ = ax, ax.figure
@@ -167,8 +168,8 @@ class HeterogeneityDisplay:
         values = np.full((len(models), len(groups)), np.nan)
         texts: dict[tuple[int, int], str] = {}
         large = (self.table["n"] >= smallest) | (self.table["n"].max() < smallest)
-        for row in np.flatnonzero(np.isin(self.table["group"], groups) & large).tolist():
-            place = models.index(self.table["model"][row]), groups.index(self.table["group"][row])
+        for row in np.flatnonzero(np.isin(self.table["subgroup"], groups) & large).tolist():
+            place = models.index(self.table["model"][row]), groups.index(self.table["subgroup"][row])
             values[place], texts[place] = self.table["difference"][row], _cell_text(self.table, row)
         limit = float(np.nanmax(np.abs(values))) or 1.0
         defaults = {"cmap": "PuOr_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
@@ -216,29 +217,29 @@ def heterogeneity(result: Audit) -> Table:
     """
     refuse_several_classes(result, "heterogeneity")
     regions = result.regions
-    if "group" not in regions.columns:
+    if "subgroup" not in regions.columns:
         raise OptionError(
             "heterogeneity is between groups that you know, and the audit has none. "
-            "Audit with groups=, for instance a column such as the hospital."
+            "Audit with subgroups=, for instance a column such as the hospital."
         )
     level_rate, inside = _level_rates(result)
     share, rate, n = regions["share"], regions["label_mean"], np.maximum(regions["n"], 1)
     smooth = (rate * n + 0.5) / (n + 1)
     variance = smooth * (1 - smooth) / n
-    names = np.array(list(dict.fromkeys(regions["group"].tolist())), object)
+    names = np.array(list(dict.fromkeys(regions["subgroup"].tolist())), object)
     difference, stderr = np.empty(len(names)), np.empty(len(names))
     for place, name in enumerate(names):
-        own = regions["group"] == name
+        own = regions["subgroup"] == name
         weight = np.where(own, share, 0) / share[own].sum()
         difference[place] = np.sum(weight * (rate - level_rate))
         # the group's weight in each level set, taken from every cell of that level set
         by_level = np.bincount(inside, weight)[inside] * share / np.bincount(inside, share)[inside]
         stderr[place] = np.sqrt(np.sum((weight - by_level) ** 2 * variance))
     reach = float(ndtri((1 + result.confidence_level) / 2)) * stderr
-    counts = [int(regions["n"][regions["group"] == name].sum()) for name in names]
+    counts = [int(regions["n"][regions["subgroup"] == name].sum()) for name in names]
     return Table(
         {
-            "group": names,
+            "subgroup": names,
             "n": np.array(counts),
             "difference": difference,
             "stderr": stderr,

@@ -136,7 +136,7 @@ def _named(audit: Audit) -> Audit:
     elif "rule" in columns:
         return audit
     else:
-        rules = list(columns.get("group", [f"region {k}" for k in columns["region"]]))
+        rules = list(columns.get("subgroup", [f"region {k}" for k in columns["region"]]))
     return replace(audit, regions=Table({**columns, "rule": np.array(rules, object)}))
 
 

@@ -1,0 +1,196 @@
+"""Boosted histogram trees in NumPy: the reference of ``_boost.c``, bit for bit.
+
+Gradients and hessians are summed as whole numbers of 2**-20, so that no order of adding matters; gains,
+values and probabilities are computed by the operations of the compiled version, in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._kernels.reference_trees import MISSING, N_CODES, Bytes, Records
+from epiloss._typing import Floats
+
+SCALE = 2.0**20
+BOOSTED = np.dtype(
+    [("value", "f8"), ("left", "i4"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")],
+    align=True,
+)
+# of the compiled version, which keeps leaves in memory that is made here
+LEAF = np.dtype(
+    [
+        *((name, "i8") for name in ("first", "n", "g", "h", "left_g", "left_h")),
+        ("gain", "f8"),
+        *((name, "i4") for name in ("node", "depth", "place", "column")),
+        ("code", "u1"),
+        ("missing_left", "u1"),
+    ],
+    align=True,
+)
+Places = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How trees grow: a leaf must have a hessian of ``least``, and a split must gain ``worth``."""
+
+    n_trees: int
+    n_leaves: int
+    deepest: int
+    rate: float
+    ridge: float
+    least: float
+    worth: float = 0.0
+
+    @property
+    def settings(self) -> Floats:
+        """The numbers that the loops take together."""
+        return np.array([self.rate, self.ridge, self.least, self.worth])
+
+
+def no_trees(growth: Growth) -> Records:
+    """Return the nodes (trees, nodes) of trees that are leaves of value 0."""
+    nodes = np.zeros((growth.n_trees, 2 * growth.n_leaves - 1), BOOSTED)
+    nodes["left"] = -1
+    return nodes
+
+
+def boost(
+    codes: Bytes,
+    columns: Places,
+    target: Floats,
+    weight: Floats,
+    offset: Floats | None,
+    total: Floats,
+    growth: Growth,
+) -> Records:
+    """Boost trees on codes (columns, rows), by some of the columns; return their nodes.
+
+    Without ``offset``, ``target`` is a residual in units of ``weight``: trees are fitted to
+    ``target - weight * total`` with hessian ``weight``. With ``offset``, log-odds, it is a label, and
+    trees climb the weighted log-likelihood. ``total``, the trees' sum for each row, begins with what it
+    holds.
+    """
+    nodes = no_trees(growth)
+    for tree in nodes:
+        gradient, hessian = target - weight * total, weight
+        if offset is not None:
+            p = plain_expit(offset + total)
+            gradient, hessian = weight * (target - p), weight * (p * (1.0 - p))
+        pairs = np.rint(np.stack([gradient, hessian]) * SCALE).astype(np.int64)
+        for leaf in _grown(codes, columns, pairs, tree, growth):
+            value = growth.rate * (float(leaf.g) / (float(leaf.h) + growth.ridge * SCALE))
+            tree["value"][leaf.node] = value
+            total[leaf.rows] += value
+    return nodes
+
+
+def boosted(codes: Bytes, rows: Places, nodes: Records, total: Floats) -> None:
+    """Add the values of trees to the totals of rows, given by their codes, in place."""
+    for tree in nodes:
+        at = np.zeros(len(rows), np.int64)
+        below = np.flatnonzero(tree["left"][at] >= 0)
+        while len(below):
+            node = tree[at[below]]
+            code = codes[node["feature"], rows[below]]
+            left = np.where(code == MISSING, node["missing_left"] > 0, code <= node["code"])
+            at[below] = node["left"] + ~left
+            below = below[tree["left"][at[below]] >= 0]
+        total += tree["value"][at]
+
+
+def plain_expit(x: Floats) -> Floats:
+    """Return the logistic function by basic operations, as the compiled version has it.
+
+    Examples
+    --------
+    >>> plain_expit(np.array([0.0, 2.0, -50.0])).round(6).tolist()
+    [0.5, 0.880797, 0.0]
+    """
+    x = -np.clip(x, -36.0, 36.0)
+    k = np.rint(x * 1.4426950408889634)
+    f = (x - k * 0.693145751953125) - k * 1.4286068203094172e-06
+    series = np.ones_like(x)
+    for i in range(13, 0, -1):
+        series = 1.0 + series * f / float(i)
+    expit: Floats = 1.0 / (1.0 + np.ldexp(series, k.astype(np.int64)))
+    return expit
+
+
+@dataclass
+class _Leaf:
+    rows: NDArray[np.int64]
+    g: int
+    h: int
+    node: int
+    depth: int
+    gain: float = 0.0
+    column: int = -1
+    code: int = 0
+    missing_left: int = 0
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], pairs: NDArray[np.int64], node: int, depth: int) -> _Leaf:
+        g, h = pairs[:, rows].sum(axis=1).tolist()
+        return cls(rows, g, h, node, depth)
+
+
+def _grown(
+    codes: Bytes, columns: Places, pairs: NDArray[np.int64], tree: Records, growth: Growth
+) -> list[_Leaf]:
+    """Grow one tree, whose leaves are split in the order of what that explains."""
+    everything = np.arange(pairs.shape[1])
+    leaves = [_Leaf.of(everything, pairs, 0, 0)]
+    n_nodes = 1
+    _scan(codes, columns, pairs, leaves[0], growth)
+    while len(leaves) < growth.n_leaves:
+        best = int(np.argmax([leaf.gain for leaf in leaves]))
+        leaf = leaves[best]
+        if leaf.column < 0 or not leaf.gain > growth.worth * SCALE:
+            break
+        code = codes[columns[leaf.column], leaf.rows]
+        left = np.where(code == MISSING, leaf.missing_left > 0, code <= leaf.code)
+        tree[leaf.node] = (0.0, n_nodes, columns[leaf.column], leaf.code, leaf.missing_left)
+        children = []
+        for k, side in enumerate((left, ~left)):
+            children.append(_Leaf.of(leaf.rows[side], pairs, n_nodes + k, leaf.depth + 1))
+        if len(leaves) + 1 < growth.n_leaves and leaf.depth + 1 < growth.deepest:
+            for child in children:
+                if float(child.h) >= 2 * growth.least * SCALE:
+                    _scan(codes, columns, pairs, child, growth)
+        leaves[best] = children[0]
+        leaves.append(children[1])
+        n_nodes += 2
+    return leaves
+
+
+def _scan(codes: Bytes, columns: Places, pairs: NDArray[np.int64], leaf: _Leaf, growth: Growth) -> None:
+    """Find the best split of a leaf.
+
+    On a tie the first column wins, then missing values on the right, then the lowest code.
+    """
+    g, h, ridge, least = float(leaf.g), float(leaf.h), growth.ridge * SCALE, growth.least * SCALE
+    whole = g * g / (h + ridge)
+    some = pairs[:, leaf.rows]
+    for j, column in enumerate(columns):
+        bins = np.zeros((2, N_CODES), np.int64)
+        code = codes[column, leaf.rows]
+        np.add.at(bins[0], code, some[0])
+        np.add.at(bins[1], code, some[1])
+        below_g, below_h = np.cumsum(bins[:, :MISSING], axis=1).astype(float)
+        missing_g, missing_h = bins[:, MISSING].astype(float)
+        present = missing_h > 0 or missing_g != 0  # rows may weigh too little to count
+        for side in range(2 if present else 1):
+            left_g, left_h = below_g + side * missing_g, below_h + side * missing_h
+            right_g, right_h = g - left_g, h - left_h
+            both = left_g * left_g / (left_h + ridge) + right_g * right_g / (right_h + ridge) - whole
+            gain = np.where((left_h >= least) & (right_h >= least), both, -1.0)
+            if not gain.max() > leaf.gain:
+                continue
+            place = int(gain.argmax())
+            leaf.gain, leaf.column, leaf.code = float(gain[place]), j, place
+            larger_left = below_h[place] >= h - below_h[place]
+            leaf.missing_left = side if present else int(larger_left)
