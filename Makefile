@@ -3,6 +3,8 @@
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
+# make lowest: the lowest versions that pyproject.toml allows, and some of the tests with them.
+# make dist: build the sdist and the wheel, and run the demo from each.
 PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv
@@ -52,3 +54,15 @@ $(VENV)/bin/python:
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/partition/*.so .ruff_cache .hypothesis
+
+# before a release: see RELEASING.md
+.PHONY: lowest dist clean-lowest
+lowest:
+	scripts/test_lowest.sh
+
+dist:
+	PYTHON=$(PYTHON) scripts/check_build.sh
+
+clean: clean-lowest
+clean-lowest:
+	rm -rf .venv-lowest
