@@ -1,8 +1,11 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
+# make test-slow: the statistical and other long checks.
 # make bench: how fast it is, beside glest, and how good its trees are (half an hour).
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
+# make lowest: the lowest versions that pyproject.toml allows, and some of the tests with them.
+# make dist: build the sdist and the wheel, and run the demo from each.
 PYTHON ?= python3
 EXTRAS ?=
 VENV ?= .venv
@@ -10,7 +13,7 @@ BIN = $(VENV)/bin
 KERNEL = setup.py $(addprefix src/epiloss/_kernels/, _kernel.c _trees.c _passes.c _boost.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test bench studies docs clean
+.PHONY: demo test test-slow bench studies docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
@@ -19,7 +22,10 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.test
+	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist worksteal -m slow $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/speed.py
@@ -52,3 +58,15 @@ $(VENV)/bin/python:
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/_kernels/*.so .ruff_cache .hypothesis
+
+# before a release: see RELEASING.md
+.PHONY: lowest dist clean-lowest
+lowest:
+	scripts/test_lowest.sh
+
+dist:
+	PYTHON=$(PYTHON) scripts/check_build.sh
+
+clean: clean-lowest
+clean-lowest:
+	rm -rf .venv-lowest
