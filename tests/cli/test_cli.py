@@ -498,7 +498,10 @@ def test_what_is_read_is_never_written_over(option: str, data: str, run: Run) ->
 
 
 def test_a_repair_is_not_written_over_what_it_is_applied_to(data: str, run: Run) -> None:
-    assert run("audit", data, "--label", "y", "--score", "p", *FAST, "--save-repair", "repair.json").code == 0
+    assert (
+        run("audit", data, "--label", "y", "--score", "p", *FAST, "--save-repair", "repair.json").code
+        == 0
+    )
     for output in (data, "repair.json"):
         answer = run("apply", "repair.json", data, "--score", "p", "--output", output, "--force")
         assert answer.code == 2
