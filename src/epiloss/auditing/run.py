@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -193,7 +194,7 @@ def audit_rows(
     y_true: Any, y_prob: Any, X: Any, options: Options, *, display: Any = None, **data: Any
 ) -> Audit:
     """Audit rows in memory with options that are resolved; ``data`` are as in ``read_problem``."""
-    if isinstance(y_true, str) or isinstance(X, str):
+    if isinstance(y_true, str) or isinstance(X, str | os.PathLike):
         raise OptionError(
             "audit takes arrays and data frames, got a name. For files, and for columns by name, use "
             "audit_table('file.parquet', label='label', score='score')."
