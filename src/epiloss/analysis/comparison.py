@@ -11,7 +11,7 @@ import numpy as np
 
 from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
 from epiloss._threads import limited_threads
-from epiloss.auditing.differences import LOSSES, paired_difference
+from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit_rows
 from epiloss.errors import DataError, OptionError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _LEDGER = (*LOSSES, "remainder")
 _AGAIN = "_recalibrated"
-_TITLES = {"grouping_loss": "grouping loss, at least"}
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def _text(comparison: Comparison) -> list[str]:
             [name, *(f"{getattr(part, loss):{spec}}" for loss in _LEDGER)]
             for name, part in zip(comparison.audits, parts, strict=True)
         ]
-        titles = [_TITLES.get(loss, loss.replace("_", " ")) for loss in _LEDGER]
+        titles = [loss_title(loss, first) for loss in _LEDGER]
         lines += ["", *aligned([["recalibrated" if suffix else "as given", *titles], *cells])]
     table = comparison.differences
     if not len(table):

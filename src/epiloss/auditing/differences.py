@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 LOSSES = ("score", "calibration_loss", "grouping_loss")
 
 
+def loss_title(loss: str, audit: Audit) -> str:
+    """Return what a loss is called in tables: a grouping loss that is a lower bound says so."""
+    title = loss.replace("_", " ")
+    return f"{title}, at least" if loss == "grouping_loss" and audit.is_bound else title
+
+
 def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
     """Return how much larger a loss is in one audit than in another of the same rows.
 

@@ -29,7 +29,7 @@ def ledger(audit: Audit) -> str:
     lines = [_headline(audit), "", _titles(audit, len(columns), spec)]
     for name, title in _LINES:
         cells = [_with_interval(getattr(column, name), spec) for column in columns]
-        if name == "grouping_loss" and audit.irreducible_loss is None:
+        if name == "grouping_loss" and audit.is_bound:
             title += ", at least"
         lines.append(f"{title:{_TITLE}}{''.join(cells)}".rstrip())
     if audit.irreducible_loss is not None:
@@ -83,9 +83,12 @@ def _with_interval(estimate: Estimate, spec: str) -> str:
 
 def _terms(audit: Audit, spec: str) -> list[str]:
     lines = ["lower bounds on the grouping loss"]
+    if audit.twin_estimate is not None:
+        lines = ["the grouping loss"]
+        lines.append(_bound("by twin learners, without bins", audit.twin_estimate, spec))
     if audit.crossfit_bound is not None:
         lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound, spec))
-    lines.append(_bound("explained by the regions", audit.partition_bound, spec))
+    lines.append(_bound(_explained_title(audit), audit.partition_bound, spec))
     terms = [
         ("  = plugin", audit.plugin),
         ("  - bias of small regions", audit.bias),
@@ -113,3 +116,7 @@ def regions_by(audit: Audit) -> str:
     """Say what the regions are: those of a partition, the user's subgroups, or whole level sets."""
     names = {RegionSource.SUBGROUPS: "subgroup", RegionSource.NONE: "level set"}
     return names.get(audit.region_source, str(audit.options["partition"]))
+
+
+def _explained_title(audit: Audit) -> str:
+    return "explained by the regions" if audit.twin_estimate is None else "at least, by the regions"

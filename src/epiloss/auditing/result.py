@@ -44,8 +44,8 @@ class Bounds:
 class Audit(SavedAsJson):
     """How far a classifier's probabilities are from the truth, and where.
 
-    The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. The grouping loss
-    is a lower bound, so the remainder is the irreducible loss and what the regions cannot see.
+    The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. Where the grouping
+    loss is a lower bound (``is_bound``), the remainder is the irreducible loss and what was not seen.
     """
 
     task: str
@@ -66,6 +66,7 @@ class Audit(SavedAsJson):
     bounds: Bounds
     partition_bound: Estimate
     crossfit_bound: Estimate | None
+    twin_estimate: Estimate | None
     irreducible_loss: Estimate | None  # known from repeated labels only
     level_sets: Table = field(repr=False)
     regions: Table = field(repr=False)
@@ -80,6 +81,16 @@ class Audit(SavedAsJson):
     influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
     # the rows and their regions, from which more is told when asked; not written out
     details: RowDetails | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the grouping loss is a lower bound: not by twin learners or repeated labels."""
+        return self.twin_estimate is None and self.irreducible_loss is None
+
+    @property
+    def without_bins(self) -> Estimate | None:
+        """The grouping loss without bins, by twin learners or cross-fitted; None where there is none."""
+        return self.crossfit_bound if self.twin_estimate is None else self.twin_estimate
 
     @property
     def confidence_level(self) -> float:

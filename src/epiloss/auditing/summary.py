@@ -51,6 +51,7 @@ def summarise(
     clusters, level, rule = problem.clusters, options.confidence_level, options.rule
     found = [bound for bound in crossfits if bound is not None]
     crossfit = sum_of_bounds(found, level, clusters) if found else None
+    by_twins = options.method == "twin"
     influence = {
         name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
     }
@@ -89,7 +90,8 @@ def summarise(
         induced=induced,
         bounds=_bounds(evaluations, rule),
         partition_bound=by_regions,
-        crossfit_bound=None if crossfit is None else crossfit.estimate,
+        crossfit_bound=crossfit.estimate if crossfit is not None and not by_twins else None,
+        twin_estimate=crossfit.estimate if crossfit is not None and by_twins else None,
         irreducible_loss=None,
         level_sets=level_set_table(evaluations),
         regions=_regions_in_words(details),

@@ -148,12 +148,12 @@ def _measured(audit: Audit) -> bool:
 
 def _leads_alone(audit: Audit) -> bool:
     """Tell whether one number decides: by the log-loss regions with few labels explain too much."""
-    return _measured(audit) or (audit.rule == "log" and audit.crossfit_bound is not None)
+    return _measured(audit) or (audit.rule == "log" and audit.without_bins is not None)
 
 
 def _labels_per_region(audit: Audit) -> float:
     """Return how many of the rarer labels regions hold on average, where the log-loss rests on them."""
-    if audit.rule != "log" or audit.crossfit_bound is not None or _measured(audit):
+    if audit.rule != "log" or audit.without_bins is not None or _measured(audit):
         return math.inf
     regions = audit.regions
     if not len(regions):
@@ -175,7 +175,7 @@ def _learnable_from(audit: Audit, matters: float) -> float:
 def _untested(audit: Audit) -> bool:
     """Tell whether no level set was split, and nothing without bins was found either."""
     split = len(audit.level_sets) and bool((audit.level_sets["n_regions"] > 1).any())
-    return not split and audit.crossfit_bound is None and audit.irreducible_loss is None
+    return not split and audit.without_bins is None and audit.irreducible_loss is None
 
 
 def _state(loss: Estimate, matters: float) -> str:

@@ -18,6 +18,7 @@ _ESTIMATES = (
     "remainder",
     "partition_bound",
     "crossfit_bound",
+    "twin_estimate",
     "irreducible_loss",
 )
 _LONGEST = 500  # characters of a parameter or tag, which every tracking store takes

@@ -13,7 +13,7 @@ from epiloss._random import stream
 from epiloss._saving import SCHEMA, SavedAsJson, for_json
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
-from epiloss.auditing.differences import LOSSES, paired_difference
+from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit_problem
 from epiloss.errors import DataError, OptionError
@@ -22,11 +22,7 @@ from epiloss.input.problem import Problem
 from epiloss.number_format import digits_of, loss_spec
 from epiloss.repair.estimators import RegionRecalibrator, repaired
 
-_TITLES = {
-    "score": "score",
-    "calibration_loss": "= calibration loss",
-    "grouping_loss": "+ grouping loss, at least",
-}
+_SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ "}
 
 
 @dataclass(frozen=True)
@@ -66,7 +62,8 @@ class RepairResult(SavedAsJson):
             "",
             f"{'':28}{'before':>{wide}}{'after':>{wide}}{'difference':>{wide + 2}} {level}",
         ]
-        for name, title in _TITLES.items():
+        for name, sign in _SIGNS.items():
+            title = f"{sign}{loss_title(name, self.before)}"
             versions = (getattr(one, name).value for one in (self.before, self.after))
             both = "".join(f"{format(value, spec):>{wide}}" for value in versions)
             change = self.differences[name]

@@ -10,10 +10,10 @@ import numpy as np
 
 from epiloss._typing import Floats
 from epiloss.analysis.comparison import Comparison
+from epiloss.auditing.differences import loss_title
 from epiloss.number_format import loss_spec
 from epiloss.presentation.plot.style import (
     COLOURS,
-    LOSS_NAMES,
     SKY,
     axes_for,
     faded,
@@ -108,7 +108,7 @@ class ComparisonDisplay:
                 "linewidth": 0.6,
                 "zorder": 2,
             }
-        name = LOSS_NAMES.get(loss, loss.replace("_", " "))
+        name = loss_title(loss, next(iter(self.comparison.audits.values())))
         defaults["label"] = f"{name} (recalibrated)" if again else name
         bars = ax.barh(self.y[column], table[column], thick, **merged(defaults, bar_kw))
         end = _AGAIN if again else ""

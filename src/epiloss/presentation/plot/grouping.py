@@ -255,7 +255,7 @@ class GroupingDisplay:
 
     def _write_title(self) -> None:
         result = self.audit
-        at_least = "grouping loss" if result.irreducible_loss is not None else "grouping loss ≥"
+        at_least = "grouping loss ≥" if result.is_bound else "grouping loss"
         spec = loss_spec(result.score.value, least=4)
         lines = [
             loss_text("calibration loss", result.calibration_loss, spec),

@@ -165,7 +165,7 @@ class LedgerDisplay:
         return [("as given", self.audit), *([] if again is None else [("recalibrated", again)])]
 
     def _title(self, part: str) -> str:
-        exact = part != "grouping_loss" or self.audit.irreducible_loss is not None
+        exact = part != "grouping_loss" or not self.audit.is_bound
         return part.replace("_", " ") + ("" if exact else ", at least")
 
     def _colour(self, part: str) -> Any:

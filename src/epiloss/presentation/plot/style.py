@@ -24,7 +24,6 @@ ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = (
     "#CC79A7",
 )
 COLOURS = {"calibration_loss": ORANGE, "grouping_loss": BLUE}
-LOSS_NAMES = {"calibration_loss": "calibration loss", "grouping_loss": "grouping loss, at least"}
 
 _ALIASES = {
     "lw": "linewidth",

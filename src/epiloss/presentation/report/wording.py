@@ -112,7 +112,7 @@ def is_blind(audit: Audit) -> bool:
 
 def grouping_title(audit: Audit) -> str:
     """Return the name of the grouping loss, which repeated labels measure and others bound."""
-    return "grouping loss" if audit.irreducible_loss is not None else "grouping loss, at least"
+    return "grouping loss, at least" if audit.is_bound else "grouping loss"
 
 
 def notes(audit: Audit) -> list[str]:
@@ -128,6 +128,7 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
     """Return how the grouping loss was bounded: a title, a number, its interval, its p-value."""
     lines, spec = [], loss_spec(audit.score.value)
     bounds = (
+        ("by twin learners, without bins", audit.twin_estimate),
         ("cross-fitted, without bins", audit.crossfit_bound),
         ("explained by the regions", audit.partition_bound),
     )
@@ -147,7 +148,7 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
 def recalibration(audit: Audit) -> list[str]:
     """Say what recalibration would and would not fix, in a few sentences."""
     unit = RULES.get(audit.rule, "score")
-    bound = audit.irreducible_loss is None
+    bound = audit.is_bound
     grouping = "The grouping loss, which cannot be seen here without features or subgroups, "
     if not is_blind(audit) or not bound:
         grouping = f"The grouping loss, here {_amount(audit.grouping_loss, audit, bound=bound)}, "
