@@ -37,8 +37,8 @@ print(result)
 #   lower bound, found on people who did not help to find it, and the p-value says that it is no
 #   accident. Recalibrating does not cure it: the second column is after isotonic recalibration.
 # - **remainder**: the noise that no model could remove, and the grouping loss that was not seen.
-#   "No evidence of grouping loss" is not "no grouping loss": *at most it is* tells how much there
-#   could be.
+#   "No evidence of grouping loss" is not "no grouping loss": the *upper limit* tells how much
+#   there could be.
 #
 # **Two lower bounds** are given. One learns from all columns, without bins, which people the score
 # gets wrong; it leads. The other splits people of about equal score into regions that you can look

@@ -42,7 +42,7 @@ def test_a_failed_gate_exits_with_3_and_still_prints_the_ledger(predictions: str
     done = run(predictions, "--fail-above", "0.005")
     assert done.exit_code == 3
     assert "grouping loss, at least" in done.stdout
-    assert "Gate failed: the grouping loss is above 0.005: 0." in done.stderr
+    assert "Gate failed: the grouping loss is significantly above 0.005: 0." in done.stderr
 
 
 def test_a_passed_gate_exits_with_0(predictions: str) -> None:

@@ -220,7 +220,7 @@ def test_a_region_whose_score_is_right_is_told_beside_all_with_such_scores() -> 
     assert told in str(result.verdict)
     page = result.to_html()
     assert "too high" not in page
-    assert "Lower rates than all with such scores" in page
+    assert "Over-predicted: lower rates than other rows with such scores" in page
 
 
 def test_rates_that_are_alike_are_shown_with_more_digits() -> None:

@@ -1,4 +1,4 @@
-"""A gate for pipelines: whether a loss is above its limit beyond doubt."""
+"""A gate for pipelines: whether a loss is significantly above its limit."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the loss is above its limit beyond doubt."""
+        """Tell whether the loss is significantly above its limit."""
         return self.low > self.limit
 
     def __str__(self) -> str:
         name = self.loss if self.loss == "score" else f"{self.loss} loss"
-        beyond = "above" if self.failed else "not beyond doubt above"
+        beyond = "significantly above" if self.failed else "not significantly above"
         return f"the {name} is {beyond} {self.limit:g}: {self.estimate:{loss_spec(10 * self.limit)}}"
 
     def to_dict(self) -> dict[str, float | str | bool]:

@@ -64,8 +64,8 @@ class Regret(SavedAsJson):
 
     def __str__(self) -> str:
         lines = [
-            f"acting from a score of {self.threshold:.3g} on, at {self.cost_fp:g} for acting in vain "
-            f"and {self.cost_fn:g} for not acting where due, per row:",
+            f"Acting on scores of {self.threshold:.3g} or more (a false positive costs "
+            f"{self.cost_fp:g}, a false negative {self.cost_fn:g}), per row:",
         ]
         titles = {
             "cost": "cost of decisions",

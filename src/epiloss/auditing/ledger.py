@@ -93,7 +93,7 @@ def _terms(audit: Audit, spec: str) -> list[str]:
         ("  = plugin", audit.plugin),
         ("  - bias of small regions", audit.bias),
         ("  - induced by binning", audit.induced),
-        ("at most it is", audit.bounds.grouping_loss_high),
+        ("upper limit", audit.bounds.grouping_loss_high),
     ]
     wide, _ = _widths(spec)
     lines += [f"  {title:{_TITLE - 2}}{format(value, spec):>{wide}}" for title, value in terms]
@@ -101,9 +101,11 @@ def _terms(audit: Audit, spec: str) -> list[str]:
         lines.append(audit.recommendation)
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
-        few = f"z.{digits_of(spec) - 2}f"
-        hidden = f"{low:{few}} to {high:{few}}"
-        lines.append(f"were the curve inside bins unknown, they could hide {hidden} of both")
+        few = f"+z.{digits_of(spec) - 2}f"
+        shift = f"{low:{few}} to {high:{few}}"
+        lines.append(
+            f"Without a calibration curve, binning could shift the sum of both losses by {shift}"
+        )
     return lines
 
 

@@ -97,8 +97,8 @@ def verdict(audit: Audit) -> Verdict:
         )
     if calibration == "small" and _untested(audit):
         why = (
-            "more cannot be told: without features or subgroups there is nothing to look for "
-            "misjudged rows in"
+            "more cannot be told: pass features or subgroups to search for groups that the model gets "
+            "wrong"
             if audit.region_source is RegionSource.NONE
             else "more was not tested: no level set has two groups of enough rows to compare"
         )

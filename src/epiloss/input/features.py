@@ -276,7 +276,7 @@ def _category_names(column: Any) -> NDArray[Any] | None:
 
 
 def category_name(value: Any) -> str:
-    """Return what a category is called; a whole number alike, be it an integer or, as beside NaN, not.
+    """Return the category's name; integral floats are shown as integers.
 
     Examples
     --------

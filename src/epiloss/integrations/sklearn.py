@@ -26,7 +26,7 @@ class LossScorer:
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None
     ) -> float | dict[str, float]:
-        """Return the loss, or each loss by its name, below zero the more the worse."""
+        """Return the negated loss, or each negated loss by its name."""
         scores, classes = predicted_probabilities(estimator, X)
         options = {"classes": classes, "sample_weight": sample_weight, **self.options}
         result = audit(y, scores, X, **options)

@@ -19,8 +19,8 @@ from epiloss.presentation.report.payload import payload
 from epiloss.table import Table
 
 _SIDES = {
-    "over": "Lower rates than all with such scores",
-    "under": "Higher rates than all with such scores",
+    "over": "Over-predicted: lower rates than other rows with such scores",
+    "under": "Under-predicted: higher rates than other rows with such scores",
 }
 _WORST = 10  # regions in a table
 _MOST_CURVES = 10  # classes for which a smooth curve is fitted

@@ -12,7 +12,7 @@ import numpy as np
 from epiloss.auditing.ledger import regions_by
 from epiloss.auditing.result import Audit
 from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
-from epiloss.estimate import Estimate
+from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
 from epiloss.input.problem import RegionSource
 from epiloss.number_format import loss_spec, rate_spec
@@ -65,6 +65,17 @@ def interval(estimate: Estimate, spec: str = "z.5f") -> str:
 def rate(value: float | None, row: Mapping[str, Any]) -> str:
     """Return a rate of a region, in the digits that its score and rates need."""
     return number(value, rate_spec(*(float(row[name]) for name in _RATES)))
+
+
+def share(value: float) -> str:
+    """Return a share in per cent.
+
+    Examples
+    --------
+    >>> share(0.01)
+    '1%'
+    """
+    return percent(value)
 
 
 def pvalue(value: float | None) -> str:
@@ -140,7 +151,7 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
         ("= plugin", audit.plugin),
         ("- bias of small regions", audit.bias),
         ("- induced by binning", audit.induced),
-        ("at most the grouping loss is", audit.bounds.grouping_loss_high),
+        ("upper limit of the grouping loss", audit.bounds.grouping_loss_high),
     )
     return lines + [(title, number(value, spec), "", "") for title, value in plain]
 
