@@ -40,7 +40,7 @@ N_BLOCKS = 3
 SHARING = 2.3  # times the rows' variance that the test's direction has where there is nothing to learn
 _EDGE = 0.005  # that curves are kept from 0 and from 1
 _MOST_LEARNING = 100_000  # rows that a model learns from
-_ARRANGEMENTS = ((20_000, 1), (6_000, 2), (2_000, 3), (0, 5))  # from so many rows on
+_ARRANGEMENTS = ((60_000, 1), (12_000, 2), (4_000, 3), (0, 5))  # from so many rows on
 _LEARNED = (2.0, 4.0)  # between these z-scores the models are taken to have learned something
 
 
