@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyarrow import csv, feather, parquet
 
 import epiloss
-from epiloss.cli.main import main
+from epiloss.cli.main import cli, main
+from epiloss.cli.options import CHOICES
+from epiloss.estimation.options import METHODS
+from epiloss.input.checks import TASKS
 from epiloss.partition import Tree
 from epiloss.sources.whole_files import read_file
 
@@ -554,3 +558,23 @@ def test_what_is_no_repair_is_told_with_a_remedy(name: str, data: str, run: Run)
     assert answer.code == 4
     assert "Name a file that --save-repair" in answer.err
     assert "Errno" not in answer.err
+
+
+def test_the_choices_of_options_are_those_of_the_python_call() -> None:
+    assert tuple(CHOICES["method"]) == METHODS
+    assert tuple(CHOICES["task"]) == TASKS
+    for name in ("rule", "strategy", "partition", "curve", "recalibrate"):
+        for choice in CHOICES[name]:
+            given: dict[str, Any] = {name: choice}
+            epiloss.audit([0, 1, 0, 1] * 9, [0.2, 0.7, 0.6, 0.9] * 9, np.arange(36.0), **given)
+
+
+def test_subgroups_are_in_the_ledger(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"{k % 2},{(k % 7) / 7},{k % 5},{'ab'[k % 2]},{'xyz'[k % 3]}" for k in range(300)]
+    file.write_text("\n".join(["y,p,age,sex,site", *lines]))
+    options = ["--label", "y", "--score", "p", "--subgroups", "sex", "--subgroups", "site"]
+    done = CliRunner().invoke(cli, ["audit", str(file), *options])
+    assert done.exit_code == 0
+    section = done.stdout.split("grouping loss between subgroups, at least\n")[1].splitlines()
+    assert [line.split()[0] for line in section[:2]] == ["sex", "site"]

@@ -1,6 +1,6 @@
 /* Features as one-byte codes, and the module that all compiled loops are in.
  *
- * numpy_kernel.py says the same in NumPy and gives the same bits. All arrays are checked by the caller;
+ * reference.py says the same in NumPy and gives the same bits. All arrays are checked by the caller;
  * nothing is allocated here, and no Python object is touched.
  */
 #define PY_SSIZE_T_CLEAN

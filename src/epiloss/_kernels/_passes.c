@@ -1,6 +1,6 @@
 /* Passes over rows: down the trees, and for sums, folds and curves.
  *
- * As of the loops in _kernel.c, numpy_kernel.py says the same in NumPy and gives the same bits.
+ * As of the loops in _kernel.c, reference.py says the same in NumPy and gives the same bits.
  */
 #include <math.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Histogram trees, each grown as a whole: the best split of a node, its rows divided, its children.
  *
- * numpy_trees.py says the same in NumPy and gives the same bits: sums are integers, and gains are
+ * reference_trees.py says the same in NumPy and gives the same bits: sums are integers, and gains are
  * computed by the same floating-point operations in the same order (built with -ffp-contract=off).
  */
 #include <math.h>

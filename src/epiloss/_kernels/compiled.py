@@ -116,7 +116,7 @@ def grow(
     criterion: int,
     deepest: int,
 ) -> Records:
-    """Grow a tree on each part of the rows; see ``numpy_trees.grow``."""
+    """Grow a tree on each part of the rows; see ``reference_trees.grow``."""
     sizes = np.diff(starts)
     largest, n_rows = int(sizes.max()), int(sizes.sum())
     nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
 from epiloss.number_format import digits_of, loss_spec
@@ -36,6 +37,9 @@ def ledger(audit: Audit) -> str:
         measured = _with_interval(audit.irreducible_loss, spec)
         lines.append(f"{'  (irreducible loss)':{_TITLE}}{measured}".rstrip())
     lines += ["", *_terms(audit, spec)]
+    if audit.subgroups:
+        lines += ["", "grouping loss between subgroups, at least"]
+        lines += [_bound(_short(name), one.grouping_loss, spec) for name, one in audit.subgroups.items()]
     lines += ["", textwrap.fill(str(audit.verdict), 100)]
     notes = [f"note: {remark}" for remark in audit.remarks]
     if audit.recalibrated is not None:
@@ -118,6 +122,12 @@ def regions_by(audit: Audit) -> str:
     """Say what the regions are: those of a partition, the user's subgroups, or whole level sets."""
     names = {RegionSource.SUBGROUPS: "subgroup", RegionSource.NONE: "level set"}
     return names.get(audit.region_source, str(audit.options["partition"]))
+
+
+def _short(name: str) -> str:
+    """Return a column's name on one line, cut where it would not fit its place."""
+    text, most = printable(" ".join(name.split())), _TITLE - 4
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _explained_title(audit: Audit) -> str:

@@ -74,7 +74,7 @@ def summarise(
         task=problem.task,
         rule=rule.name,
         method="partition" if crossfit is None else options.method,
-        recommendation=_recommendation(problem, crossfit is not None, options),
+        recommendation=_recommendation(problem, crossfit is not None, options, n_rows),
         n_samples=n_rows,
         n_evaluated=max(one.n_evaluated for one in evaluations),
         uninformed=sum(_uninformed(one) for one in evaluations),
@@ -106,12 +106,14 @@ def summarise(
     )
 
 
-def _recommendation(problem: Problem, is_crossfit: bool, options: Options) -> str:
+def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_rows: int) -> str:
     """Say which lower bound leads the ledger, and why."""
+    n_seen = len(problem.labels)
+    on = "" if n_seen == n_rows else f", on a sample of {n_seen:,} rows"
     if is_crossfit and options.method == "twin":
-        return "Headline: twin learners (right up to what they miss, never too large on average)"
+        return f"Headline: twin learners (right up to what they miss, never too large on average{on})"
     if is_crossfit:
-        return "Headline: cross-fitted (no bins, evaluated on every row)"
+        return f"Headline: cross-fitted (no bins, {on[2:] or 'evaluated on every row'})"
     if problem.groups is not None:
         why = "the subgroups are given, so nothing is learned and every row evaluates them"
     elif problem.features is None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-_CHOICES = {
+CHOICES = {  # as in estimation/options.py and the like, which take too long to load for --help
     "task": ["binary", "top-label", "classwise", "joint"],
     "rule": ["brier", "log"],
-    "method": ["crossfit", "partition", "paper"],
+    "method": ["crossfit", "twin", "partition", "paper"],
     "strategy": ["uniform", "quantile"],
     "partition": ["tree", "stump", "kmeans"],
     "curve": ["local-linear", "isotonic", "lowess", "nearest"],
@@ -31,7 +31,7 @@ def audit_options(command: Any) -> Any:
     """Add the options that every audit takes; what is not given has the default of the Python call."""
     options = [
         click.option(f"--{name}", type=click.Choice(choices), help=_HELP[name])
-        for name, choices in _CHOICES.items()
+        for name, choices in CHOICES.items()
     ]
     options += [
         click.option("--n-bins", type=int, help="Number of level sets of the score.  [default: 15]"),

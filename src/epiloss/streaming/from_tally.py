@@ -121,7 +121,7 @@ def _remarks(
     learned = f"regions were learned on {len(learners):,} rows of it, " if len(learners) else ""
     some = "standard errors"
     if any(bound is not None for bound in bounds):
-        some = "the cross-fitted bound and standard errors"
+        some = "the headline without bins and standard errors"
     if after is not None:
         some += ", and what recalibration would do,"
     kept = f"of {n_rows:,} rows, all of them counted, a sample of {n_sample:,} was kept"
