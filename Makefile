@@ -1,6 +1,7 @@
 # make demo: set up and audit the bundled data.  make test: set up and pass the tests.
 # make test-slow: the statistical and other long checks.
-# make bench: how fast it is, beside glest, and how good its trees are (half an hour).
+# make bench: how fast it is, into docs/speed.md and the README, and how good its trees are (half an hour;
+#   on a quiet machine with two cores; EXTRAS=,peers has LightGBM for the yardstick).
 # make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
@@ -28,7 +29,7 @@ test-slow: $(VENV)/.test
 	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist worksteal -m slow $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py --markdown docs/speed.md --readme README.md
 	$(BIN)/python benchmarks/quality.py
 
 studies: $(VENV)/.studies

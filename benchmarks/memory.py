@@ -77,7 +77,7 @@ def child(job: Job, multiple: float, path: str) -> None:
                 warnings.simplefilter("ignore")  # of small bins
                 glest.GLEstimator(p, "decision_tree", random_state=0).fit(X, y).metrics()
         else:
-            epiloss.audit(y, p, X, method="crossfit" if job.who == DEFAULT else "partition")
+            epiloss.audit(y, p, X, method="twin" if job.who == DEFAULT else "partition")
 
     run(*rows(2_000))  # loads everything
     given = None if job.who == FILE else rows(job.n)

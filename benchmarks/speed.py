@@ -1,19 +1,20 @@
-"""How fast `epiloss.audit` is beside glest, how far from the least possible, and how it grows.
+"""How fast `epiloss.audit` is at its defaults, beside glest and one LightGBM fit, and how it grows.
 
     python benchmarks/speed.py
     python benchmarks/speed.py --quick --kernel compiled
+    python benchmarks/speed.py --markdown docs/speed.md --readme README.md
 
-Both do the same job end to end: 15 bins, Brier score, one split, trees, calibration curve, statistics.
-glest runs at its defaults, trees of depth 10; ours have 30 learning rows a leaf, and glest with such
-trees stands beside, measured once. Every job is in a process of its own, and they take turns, so that
-what else the machine does slows all alike: times say little, their ratios much. ``workloads.py`` says
-how each is measured: CPU and wall time of the call alone, of short calls the median of many; as peak
-memory, the process's largest resident size less the resident size just before the call, which holds the
-data and both libraries.
+Every job is in a process of its own, on one thread, and they take turns, so that what else the machine
+does slows all alike: times say little, their ratios much. ``workloads.py`` says how each is measured.
+The default call has more to do than glest; the partition alone (``method="paper"``) does glest's job
+end to end: 15 bins, Brier score, one split, trees, calibration curve, statistics. glest runs at its
+defaults, trees of depth 10; ours have 30 learning rows a leaf, and glest with such trees stands beside,
+measured once.
 
-The floor is the CPU time to encode all rows once by the compiled loops: each row of X is learned from
-or placed, and trees on codes can do neither for less. Growth exponents are the slopes of log CPU time
-against log rows and log columns.
+The floor of the partition is the CPU time to encode all rows once by the compiled loops: each row of X
+is learned from or placed, and trees on codes can do neither for less. Growth exponents are the slopes
+of log CPU time against log rows and log columns. The wall times of one and two threads mean something
+only on a machine with two free cores: they are measured last, in processes of their own, in turns.
 """
 
 from __future__ import annotations
@@ -25,54 +26,56 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from epiloss._saving import write_text
+from reporting import Verdict
+from speed_page import (
+    NAN,
+    README_COLUMNS,
+    Cost,
+    Findings,
+    Row,
+    Size,
+    default_table,
+    number,
+    page,
+    with_table,
+)
 
 CHILD = Path(__file__).with_name("workloads.py")
 KERNELS = ("compiled", "numpy")
+DEFAULT, PARTITION = "epiloss", "partition"  # jobs of workloads.py
+WORDS = {DEFAULT: "the default", PARTITION: "the partition"}
 MILLION_MEGABYTES, FLOORS, EXPONENT = 400.0, 8.0, 1.1  # the targets
-FLOOR_NOTE = (
-    "Of 10,000 rows the floor is two thirds of a millisecond, less than Python takes to call the parts "
-    "of an audit, so that eight times the floor is out of reach there."
-)
+INPUT_SHARE, SPARE_MEGABYTES = 0.6, 150.0
+TWO_THREADS, FREE_CORES = 1.6, 1.8  # with fewer free cores, a ratio says little
 GROWTH_REPETITIONS = 3
 GROWTH_ROWS = tuple((n, 20) for n in (25_000, 50_000, 100_000, 200_000))
 GROWTH_COLUMNS = tuple((20_000, d) for d in (64, 256, 1_024))
-NAN = float("nan")
+QUICK_NOTE = "A quick run: small sizes, each measured once."
+NO_LIGHTGBM = "LightGBM is left out: it is not installed (pip install lightgbm)."
+ONE_CORE = "Two threads are left out: this machine has one core."
 
 
-@dataclass(frozen=True)
-class Size:
-    """Rows and columns, and how many times as fast as glest each kernel is to be."""
-
-    n: int
-    d: int
-    repetitions: int = 1
-    targets: Mapping[str, float] | None = None
-    peer: bool = True
-    same_leaves: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.n:,} x {self.d:,}"
-
-
-def _targets(compiled: float, numpy: float) -> Mapping[str, float]:
+def _by_kernel(compiled: float, numpy: float) -> Mapping[str, float]:
     return {"compiled": compiled, "numpy": numpy}
 
 
 SIZES = (
-    Size(10_000, 20, 9, _targets(40, 10)),  # each a moment, so that many are looked at
-    Size(100_000, 20, 3, _targets(400, 70)),
-    Size(30_000, 768, 2, _targets(40, 5)),
-    Size(50_000, 2_048, 1, _targets(40, 4), same_leaves=False),
-    Size(1_000_000, 20, 2, peer=False),  # for which glest has not the memory
+    Size(10_000, 20, 9, 5, partition_over_glest=_by_kernel(40, 10)),  # each a moment, hence so many
+    Size(100_000, 20, 3, 15, over_lightgbm=4, partition_over_glest=_by_kernel(400, 70)),
+    Size(30_000, 768, 2, 4, partition_over_glest=_by_kernel(40, 5)),
+    Size(50_000, 2_048, 1, 6, partition_over_glest=_by_kernel(40, 4), same_leaves=False),
+    Size(1_000_000, 20, 2, over_partition=12, peer=False),  # for which glest has not the memory
 )
 QUICK_SIZES = (Size(5_000, 10), replace(SIZES[0], repetitions=1))
+BY_NUMPY = SIZES[0]  # the default by the NumPy loops is for information, and slow
+THREADED, QUICK_THREADED = SIZES[1:3], QUICK_SIZES[:1]
 PROFILED, QUICK_PROFILED = SIZES[1], SIZES[0]
 
 
@@ -105,177 +108,159 @@ class Call:
         return found
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Medians over the repetitions of one job: seconds and megabytes; NaN where it was not run."""
-
-    cpu: float = NAN
-    wall: float = NAN
-    peak: float = NAN
-
-    @classmethod
-    def median(cls, found: Sequence[Mapping[str, float]]) -> Cost:
-        """Return the medians of what the repetitions measured."""
-        if not found:
-            return cls()
-        return cls(*(float(np.median([one[name] for one in found])) for name in ("cpu", "wall", "peak")))
-
-
-@dataclass(frozen=True)
-class Row:
-    """Everything measured at one size with one kernel."""
-
-    size: Size
-    kernel: str
-    glest: Cost
-    glest_same_leaves: Cost
-    ours: Cost
-    default: Cost
-    floor: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times our CPU time glest takes."""
-        return self.glest.cpu / self.ours.cpu
-
-    @property
-    def floors(self) -> float:
-        """How many times the floor we take."""
-        return self.ours.cpu / self.floor
+def measure(size: Size, kernels: Sequence[str]) -> Row:
+    """Measure one size: every job in turn, the partition with each kernel; what is beside, once."""
+    compiled = "compiled" in kernels
+    peer, floor = Call("glest", size.n, size.d, kernels[0]), Call("floor", size.n, size.d)
+    default, lightgbm = replace(peer, job=DEFAULT), replace(peer, job="lightgbm")
+    same_leaves = replace(peer, job="glest-same-leaves")
+    partition = {kernel: Call(PARTITION, size.n, size.d, kernel) for kernel in kernels}
+    wanted = {
+        peer: size.peer,
+        floor: has_compiled_kernel(),
+        default: compiled,
+        lightgbm: compiled and is_installed("lightgbm"),
+    }
+    turns = [*(call for call, is_wanted in wanted.items() if is_wanted), *partition.values()]
+    once = [same_leaves] if size.peer and size.same_leaves else []
+    found: dict[Call, list[dict[str, float]]] = {}
+    for call in [*once, *turns * size.repetitions]:
+        found.setdefault(call, []).append(call.run())
+    costs = {call: Cost.median(runs) for call, runs in found.items() if call != floor}
+    return Row(
+        size,
+        glest=costs.get(peer, Cost()),
+        glest_same_leaves=costs.get(same_leaves, Cost()),
+        default=costs.get(default, Cost()),
+        lightgbm=costs.get(lightgbm, Cost()),
+        partition={kernel: costs[call] for kernel, call in partition.items()},
+        floor=float(np.median([one["cpu"] for one in found[floor]])) if floor in found else NAN,
+    )
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether what was measured is what was asked for."""
-
-    name: str
-    value: float
-    target: float
-    at_most: bool
-
-    @property
-    def met(self) -> bool:
-        """Tell whether the target is met."""
-        return self.value <= self.target if self.at_most else self.value >= self.target
-
-    def __str__(self) -> str:
-        limit = f"at {'most' if self.at_most else 'least'} {self.target:g}"
-        return f"{'met   ' if self.met else 'MISSED'}  {self.name}: {self.value:.3g}, {limit} asked"
-
-
-def measure(size: Size, kernels: Sequence[str]) -> list[Row]:
-    """Measure one size: glest, then ours with each kernel, in turn; what is beside, once."""
-    peer = ["glest"] if size.peer else []
-    once = ["glest-same-leaves"] if size.peer and size.same_leaves else []
-    floor = ["floor"] if has_compiled_kernel() else []
-    calls = [Call(job, size.n, size.d, kernels[0]) for job in peer]
-    calls += [Call(job, size.n, size.d) for job in floor]
-    calls += [Call("epiloss", size.n, size.d, kernel) for kernel in kernels]
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    beside = [Call(job, size.n, size.d, kernels[0]) for job in (*once, "epiloss-default")]
-    for call in [*beside, *calls * size.repetitions]:
-        found.setdefault((call.job, call.kernel), []).append(call.run())
-
-    def cost(job: str, kernel: str = kernels[0]) -> Cost:
-        return Cost.median(found.get((job, kernel), []))
-
-    passes = [one["cpu"] for one in found.get(("floor", "compiled"), [])]
-    floor_time = float(np.median(passes)) if passes else NAN
-    others, default = (cost("glest"), cost("glest-same-leaves")), cost("epiloss-default")
-    return [Row(size, one, *others, cost("epiloss", one), default, floor_time) for one in kernels]
-
-
-def has_compiled_kernel() -> bool:
-    """Tell whether epiloss was installed with its compiled part."""
-    return importlib.util.find_spec("epiloss._kernels._kernel") is not None
-
-
-def growth(sizes: Sequence[tuple[int, int]], kernel: str) -> float:
+def growth(sizes: Sequence[tuple[int, int]], job: str, kernel: str) -> float:
     """Return the slope of log CPU time against log size, from medians of runs that take turns."""
-    calls = [Call("epiloss", n, d, kernel) for n, d in sizes]
+    calls = [Call(job, n, d, kernel) for n, d in sizes]
     seconds = [[call.run()["cpu"] for call in calls] for _ in range(GROWTH_REPETITIONS)]
     elements = np.log([n * d for n, d in sizes])  # one of the two is constant
     return float(np.polyfit(elements, np.log(np.median(seconds, axis=0)), 1)[0])
 
 
-def verdicts(rows: Iterable[Row], exponents: Mapping[str, float]) -> list[Verdict]:
-    """Judge every target; those of the floor and of memory are for the compiled kernel."""
-    found = []
-    for row in rows:
-        where = f"{row.size}, {row.kernel}"
-        if row.size.targets is not None:
-            target = row.size.targets[row.kernel]
-            found.append(Verdict(f"{where}, CPU time of glest over ours", row.ratio, target, False))
-        if row.kernel == "compiled":
-            found.append(Verdict(f"{where}, our CPU time over the floor", row.floors, FLOORS, True))
-            if row.size.n == 1_000_000:
-                peak = row.ours.peak
-                found.append(Verdict(f"{where}, peak MB above the data", peak, MILLION_MEGABYTES, True))
-    found += [
-        Verdict(f"growth exponent in {name}", slope, EXPONENT, True) for name, slope in exponents.items()
+def exponents(kernels: Sequence[str]) -> dict[str, float]:
+    """Return the growth exponents of the default call, then of the partition."""
+    jobs = [(DEFAULT, "compiled")] if "compiled" in kernels else []
+    jobs += [(PARTITION, kernel) for kernel in kernels]
+    along = {"rows": GROWTH_ROWS, "columns": GROWTH_COLUMNS}
+    return {
+        f"{WORDS[job]}, {kernel}, in {name}": growth(sizes, job, kernel)
+        for job, kernel in jobs
+        for name, sizes in along.items()
+    }
+
+
+def run(kernels: Sequence[str], *, quick: bool) -> Findings:
+    """Measure everything."""
+    rows = [measure(size, kernels) for size in (QUICK_SIZES if quick else SIZES)]
+    by_numpy = {}
+    if "numpy" in kernels:
+        by_numpy[str(BY_NUMPY)] = Cost.median([Call(DEFAULT, BY_NUMPY.n, BY_NUMPY.d, "numpy").run()])
+    slopes = {} if quick else exponents(kernels)
+    profiled = QUICK_PROFILED if quick else PROFILED
+    shares = Call("profile", profiled.n, profiled.d, kernels[0]).run()
+    full = THREADED if "compiled" in kernels else ()  # by the NumPy loops it takes many minutes
+    threaded = QUICK_THREADED if quick else full
+    calls = {str(one): Call("threads", one.n, one.d, kernels[0]) for one in threaded}
+    threads = {size: call.run() for size, call in calls.items() if has_two_cores()}
+    return Findings(rows, by_numpy, slopes, threads, str(profiled), shares)
+
+
+def judge(found: Findings) -> list[Verdict]:
+    """Judge every target, those of the default call first."""
+    return [
+        *(one for row in found.rows for one in judge_default(row)),
+        *(one for size, seconds in found.threads.items() for one in judge_threads(size, seconds)),
+        *(one for row in found.rows for one in judge_partition(row)),
+        *(at_most(f"growth exponent, {name}", one, EXPONENT) for name, one in found.growth.items()),
     ]
+
+
+def judge_default(row: Row) -> list[Verdict]:
+    """Judge the default call at one size: beside the others, and its memory."""
+    size, default, found = row.size, row.default, []
+    if not default.was_measured:
+        return []
+    if size.over_glest is not None:
+        found.append(at_least(f"{size}, CPU time of glest over the default", row.ratio, size.over_glest))
+    if size.over_lightgbm is not None and row.lightgbm.was_measured:
+        name = f"{size}, CPU time of the default over LightGBM"
+        found.append(at_most(name, row.over_lightgbm, size.over_lightgbm))
+    if size.over_partition is not None:
+        name = f"{size}, CPU time of the default over the partition"
+        found.append(at_most(name, row.over_partition, size.over_partition))
+    limit = INPUT_SHARE * default.data + SPARE_MEGABYTES
+    name = f"{size}, peak MB of the default above the data"
+    return [*found, at_most(name, default.peak, limit)]
+
+
+def judge_threads(size: str, seconds: Mapping[str, float]) -> list[Verdict]:
+    """Judge two threads: the same bits at every size, and the time at those of the full benchmark."""
+    same = bool(seconds["same"])
+    bits = Verdict(f"{size}, the same ledger by one thread and by two", same, "yes" if same else "no")
+    if size not in map(str, THREADED):
+        return [bits]
+    ratio = seconds["one"] / seconds["two"]
+    cores = seconds["cores"]
+    busy = "" if cores >= FREE_CORES else f" (the machine was busy: {cores:.1f} cores were free)"
+    return [bits, at_least(f"{size}, wall time of one thread over two{busy}", ratio, TWO_THREADS)]
+
+
+def judge_partition(row: Row) -> list[Verdict]:
+    """Judge the partition alone; the floor and the memory are for the compiled kernel."""
+    found = []
+    for kernel, target in row.size.partition_over_glest.items():
+        if kernel in row.partition:
+            ratio = row.glest.cpu / row.partition[kernel].cpu
+            name = f"{row.size}, {kernel}, CPU time of glest over the partition"
+            found.append(at_least(name, ratio, target))
+    ours = row.partition.get("compiled")
+    if ours is not None:
+        name = f"{row.size}, compiled, CPU time of the partition over the floor"
+        found.append(at_most(name, ours.cpu / row.floor, FLOORS))
+        if row.size.n == 1_000_000:
+            name = f"{row.size}, compiled, peak MB of the partition above the data"
+            found.append(at_most(name, ours.peak, MILLION_MEGABYTES))
     return found
 
 
-def as_table(rows: Sequence[Row]) -> str:
-    """Return the table that is printed."""
-    header = (
-        f"{'rows x columns':>15} {'kernel':>9} | {'glest':>8} {'epiloss':>8} {'ratio':>6} {'ratio':>6} "
-        f"{'ratio,':>9} | {'glest':>7} {'epiloss':>8} | {'x floor':>8}"
-    )
-    units = (
-        f"{'':>15} {'':>9} | {'CPU s':>8} {'CPU s':>8} {'CPU':>6} {'wall':>6} {'30 a leaf':>9} | "
-        f"{'peak MB':>7} {'peak MB':>8} |"
-    )
-    text = [header, units]
-    for row in rows:
-        ours, glest = row.ours, row.glest
-        ratios = f"{_number(row.ratio, 6)} {_number(glest.wall / ours.wall, 6)}"
-        same = _number(row.glest_same_leaves.cpu / ours.cpu, 9)
-        seconds = f"{_number(glest.cpu, 8)} {_number(ours.cpu, 8)}"
-        text.append(
-            f"{row.size!s:>15} {row.kernel:>9} | {seconds} {ratios} {same} "
-            f"| {_number(glest.peak, 7)} {_number(ours.peak, 8)} | {_number(row.floors, 8)}"
-        )
-    text += ["", "The default call, epiloss.audit(y, s, X): cross-fitted, both halves evaluated."]
-    text.append(f"{'rows x columns':>15} | {'CPU s':>8} {'wall s':>8} {'peak MB':>8} | {'floor ms':>9}")
-    for row in {str(row.size): row for row in rows}.values():
-        cost = row.default
-        numbers = " ".join(_number(one, 8) for one in (cost.cpu, cost.wall, cost.peak))
-        text.append(f"{row.size!s:>15} | {numbers} | {_number(1e3 * row.floor, 9)}")
-    return "\n".join(text)
+def at_most(name: str, value: float, target: float) -> Verdict:
+    """Return the verdict on a value that has a largest one."""
+    return Verdict(name, value <= target, f"{number(value, 3)}, at most {target:.4g} asked")
 
 
-def _number(value: float, width: int) -> str:
-    """Return three digits, or a blank where nothing was measured."""
-    if value != value:
-        return " " * width
-    digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
-    return f"{value:>{width},.{digits}f}"
+def at_least(name: str, value: float, target: float) -> Verdict:
+    """Return the verdict on a value that has a smallest one."""
+    return Verdict(name, value >= target, f"{number(value, 3)}, at least {target:g} asked")
 
 
-def as_profile(size: Size, shares: Mapping[str, float]) -> str:
-    """Return where the time of one call goes, by module, from the largest part on."""
-    text = [f"Where the time of {size} goes, compiled where it can be: share of each module"]
-    large = {module: share for module, share in shares.items() if share >= 0.005}
-    text += [f"  {module:28} {share:6.1%}" for module, share in large.items()]
-    return "\n".join([*text, f"  {'all others':28} {1 - sum(large.values()):6.1%}"])
+def is_installed(package: str) -> bool:
+    """Tell whether a package can be imported."""
+    return importlib.util.find_spec(package) is not None
 
 
-def as_json(
-    rows: Sequence[Row],
-    exponents: Mapping[str, float],
-    shares: Mapping[str, float],
-    judged: Sequence[Verdict],
-) -> str:
+def has_compiled_kernel() -> bool:
+    """Tell whether epiloss was installed with its compiled part."""
+    return is_installed("epiloss._kernels._kernel")
+
+
+def has_two_cores() -> bool:
+    """Tell whether two threads can run at once."""
+    return (os.cpu_count() or 1) > 1
+
+
+def as_json(found: Findings, verdicts: Sequence[Verdict]) -> str:
     """Return all that was measured; what was not is null."""
-    content = {
-        "machine": {"processor": platform.machine(), "python": platform.python_version()},
-        "rows": [asdict(row) | {"ratio": row.ratio, "floors": row.floors} for row in rows],
-        "growth": dict(exponents),
-        "profile": dict(shares),
-        "verdicts": [asdict(one) | {"met": one.met} for one in judged],
-    }
+    machine = {"processor": platform.machine(), "python": platform.python_version()}
+    content = {"machine": machine, **asdict(found), "verdicts": [asdict(one) for one in verdicts]}
     return json.dumps(_without_nan(content), indent=2, allow_nan=False) + "\n"
 
 
@@ -287,35 +272,52 @@ def _without_nan(value: object) -> object:
     return None if value != value else value
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print the tables and the verdicts, and save all as JSON."""
-    parser = argparse.ArgumentParser(description="Speed and memory beside glest.")
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; what would stop the run later is told before the work."""
+    parser = argparse.ArgumentParser(description="Speed and memory beside glest and LightGBM.")
     parser.add_argument("--quick", action="store_true", help="two small sizes, once; no growth")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/output/speed.json"))
-    parser.add_argument("--kernel", choices=(*KERNELS, "both"), default="both")
+    parser.add_argument(
+        "--kernel",
+        choices=(*KERNELS, "both"),
+        default="both",
+        help="loops of the partition; with numpy alone, the default call is measured at one size",
+    )
+    parser.add_argument("--markdown", type=Path, help="also write the page to this file")
+    parser.add_argument("--readme", type=Path, help="also renew the table in this file")
     options = parser.parse_args(arguments)
-    if importlib.util.find_spec("glest") is None:
+    if not is_installed("glest"):
         sys.exit("this benchmark needs the peer glest, which is not installed: pip install glest==0.0.1")
-    kernels = KERNELS if options.kernel == "both" else (options.kernel,)
-    if "compiled" in kernels and not has_compiled_kernel():
+    if options.kernel != "numpy" and not has_compiled_kernel():
         sys.exit(
             "epiloss was installed without its compiled part. Install a C compiler and epiloss again, "
             "or choose --kernel numpy."
         )
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
-    sizes = QUICK_SIZES if options.quick else SIZES
-    rows = [row for size in sizes for row in measure(size, kernels)]
-    exponents = {}
-    if not options.quick:
-        for kernel in kernels:
-            exponents[f"rows, {kernel}"] = growth(GROWTH_ROWS, kernel)
-            exponents[f"columns, {kernel}"] = growth(GROWTH_COLUMNS, kernel)
-    profiled = QUICK_PROFILED if options.quick else PROFILED
-    shares = Call("profile", profiled.n, profiled.d, kernels[0]).run()
-    judged = verdicts(rows, exponents)
-    write_text(options.output, as_json(rows, exponents, shares, judged))
-    print(as_table(rows), as_profile(profiled, shares), "\n".join(map(str, judged)), sep="\n\n")
-    print(f"\n{sum(one.met for one in judged)} of {len(judged)} targets met. {FLOOR_NOTE}")
+    if options.readme is not None:
+        with_table(options.readme.read_text(encoding="utf-8"), "")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print the page with its verdicts, and save all as JSON."""
+    options = _options(arguments)
+    found = run(KERNELS if options.kernel == "both" else (options.kernel,), quick=options.quick)
+    verdicts = judge(found)
+    notes = {
+        QUICK_NOTE: options.quick,
+        NO_LIGHTGBM: not is_installed("lightgbm"),
+        ONE_CORE: not has_two_cores(),
+    }
+    told = [note for note, holds in notes.items() if holds]
+    text = page(found, verdicts, told)
+    write_text(options.output, as_json(found, verdicts))
+    print(text)
+    if options.markdown is not None:
+        write_text(options.markdown, text)
+    if options.readme is not None:
+        table = "\n\n".join([default_table(found.rows, README_COLUMNS), *told])
+        write_text(options.readme, with_table(options.readme.read_text(encoding="utf-8"), table))
 
 
 if __name__ == "__main__":

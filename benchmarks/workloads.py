@@ -5,16 +5,20 @@
 runs one job on seeded data of so many rows and columns and prints what it took, as JSON: the CPU and
 the wall time of the call alone, after a call on ``WARM_UP`` rows has imported all that it needs, and
 its peak memory, the process's largest resident size less the resident size just before the call, which
-holds the data and both libraries. Of short calls, whichever library's they are, as many are made as take
-``LEAST_SECONDS`` together, and times are their medians. ``floor`` is the least that trees on quantised
-columns can take, the encoding of all rows once by the compiled loops; ``profile`` tells where the time
-of the audit goes.
+holds the data and the libraries. Short calls are repeated until they have taken ``LEAST_SECONDS``
+together, whichever library's they are, and times are medians. ``epiloss`` is the default call,
+``partition`` does glest's job and ``lightgbm`` fits one model as a yardstick. ``floor`` is the least
+that trees on quantised columns can take, the encoding of all rows once by the compiled loops;
+``threads`` compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile`` tells where the time of the default
+call goes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import cProfile
+import hashlib
+import importlib
 import json
 import os
 import pstats
@@ -23,6 +27,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,6 +49,10 @@ BLOCK = 1_000  # rows drawn at once, so that drawing leaves no mark on the peak 
 ROWS_PER_LEAF = 30
 EDGE_ROWS = 512  # as the tree finds its edges
 LEAST_SECONDS = 0.2  # of what is measured: a call of a hundredth would tell little
+LIGHTGBM = {"objective": "regression", "num_leaves": 31, "num_threads": 1, "verbosity": -1}
+LIGHTGBM_TREES = 100
+TURNS = 5  # calls with one thread and with two
+BUSY_ROUNDS = 300_000  # a tenth of a second
 MEGABYTE = 1e6
 
 Job = Callable[["Data"], object]
@@ -61,6 +70,15 @@ class Data:
     def first(self, n: int) -> Data:
         """Return the first ``n`` rows."""
         return Data(self.y[:n], self.scores[:n], self.X[:n])
+
+    def with_score(self) -> Data:
+        """Return the same rows with the score as one more feature."""
+        return Data(self.y, self.scores, np.column_stack([self.X, self.scores.astype(self.X.dtype)]))
+
+    @property
+    def megabytes(self) -> float:
+        """The size of the input."""
+        return (self.y.nbytes + self.scores.nbytes + self.X.nbytes) / MEGABYTE
 
 
 def draw(n: int, d: int, seed: int = 0) -> Data:
@@ -114,37 +132,40 @@ def _glest(data: Data, partitioner: object) -> object:
         return estimator.fit(data.X, data.y).metrics()
 
 
-def run_epiloss(data: Data) -> str:
+def run_partition(data: Data) -> str:
     """Audit as glest does: 15 bins, one split, 30 learning rows a leaf; and print the ledger."""
-    return str(
-        epiloss.audit(
-            data.y,
-            data.scores,
-            data.X,
-            method="paper",
-            partition=Tree(ROWS_PER_LEAF),
-        )
-    )
+    options: dict[str, Any] = {"method": "paper", "partition": Tree(ROWS_PER_LEAF)}
+    return str(epiloss.audit(data.y, data.scores, data.X, **options))
 
 
-def run_epiloss_default(data: Data) -> str:
-    """Audit at our defaults: cross-fitted bound and regions, both halves evaluated."""
-    return str(epiloss.audit(data.y, data.scores, data.X))
+def run_epiloss(data: Data, n_jobs: int | None = None) -> str:
+    """Audit at our defaults, by twin learners and with the regions; and print the ledger."""
+    return str(epiloss.audit(data.y, data.scores, data.X, n_jobs=n_jobs))
+
+
+def run_lightgbm(data: Data) -> object:
+    """Fit one LightGBM model to what the scores leave over."""
+    lightgbm = importlib.import_module("lightgbm")
+    rows = lightgbm.Dataset(data.X, data.y - data.scores)
+    return lightgbm.train(LIGHTGBM, rows, LIGHTGBM_TREES)
 
 
 JOBS: Mapping[str, Job] = {
     "glest": run_glest,
     "glest-same-leaves": run_glest_same_leaves,
+    "partition": run_partition,
     "epiloss": run_epiloss,
-    "epiloss-default": run_epiloss_default,
+    "lightgbm": run_lightgbm,
 }
 
 
 def measured(job: str, n: int, d: int) -> dict[str, float]:
     """Run one job; times are of the median call alone, in seconds, memory in megabytes."""
-    import glest  # noqa: F401  # so that both start from the same memory
+    import glest  # noqa: F401  # so that all start from the same memory
 
     data = draw(n, d)
+    if job == "lightgbm":
+        data = data.with_score()  # a copy, which is not to count as LightGBM's time
     JOBS[job](data.first(WARM_UP))
     _forget_largest_resident()
     before = _resident()
@@ -157,7 +178,7 @@ def measured(job: str, n: int, d: int) -> dict[str, float]:
         wall.append(time.perf_counter() - wall_start)
     peak = _largest_resident() - before
     times = {"cpu": float(np.median(cpu)), "wall": float(np.median(wall))}
-    return times | {"peak": peak, "baseline": before}
+    return times | {"peak": peak, "baseline": before, "data": data.megabytes}
 
 
 def floor(n: int, d: int) -> dict[str, float]:
@@ -177,8 +198,38 @@ def floor(n: int, d: int) -> dict[str, float]:
     return {"cpu": min(seconds)}
 
 
+def threads(n: int, d: int) -> dict[str, float]:
+    """Return the wall times of the default call by one thread and by two, which take turns.
+
+    ``same`` is 1 if all ledgers are the same text, and ``cores`` how many of two cores were free.
+    """
+    data = draw(n, d)
+    run_epiloss(data.first(WARM_UP), n_jobs=2)
+    wall: dict[int, list[float]] = {1: [], 2: []}
+    ledgers, cores = set(), []
+    for n_jobs in (1, 2) * TURNS:
+        cores.append(free_cores())
+        start = time.perf_counter()
+        ledgers.add(run_epiloss(data, n_jobs))
+        wall[n_jobs].append(time.perf_counter() - start)
+    one, two, free = (float(np.median(found)) for found in (wall[1], wall[2], cores))
+    return {"one": one, "two": two, "same": float(len(ledgers) == 1), "cores": free}
+
+
+def free_cores() -> float:
+    """Return how much CPU time a second two threads get now: 2 if nothing else runs."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(_keep_a_core_busy, range(2)))
+    return (time.process_time() - cpu) / (time.perf_counter() - wall)
+
+
+def _keep_a_core_busy(_: int) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", b"any", b"thing", BUSY_ROUNDS)  # lets other threads run
+
+
 def profile(n: int, d: int) -> dict[str, float]:
-    """Return the share of each module of epiloss in the time of one audit.
+    """Return the share of each module of epiloss in the time of the default call.
 
     What other libraries take is counted for the module that called them, in proportion to their
     time on its behalf where there are several.
@@ -245,7 +296,7 @@ def _largest_resident() -> float:
 def main() -> None:
     """Run the job that the command line names, and print what it took."""
     job, n, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    others = {"floor": floor, "profile": profile}
+    others = {"floor": floor, "profile": profile, "threads": threads}
     found = others[job](n, d) if job in others else measured(job, n, d)
     from epiloss._kernels.dispatch import kernel
 

@@ -11,10 +11,14 @@ compared with them. An interval is for the quantity that it names:
   and integrated over ``REFERENCE_ROWS`` further rows whose true probabilities are known;
 - of the cross-fitted bound, ``E[g (Q-C)]^2 / E[Var(g|S)]`` for the predictions ``g`` learned in this
   repetition, pooled over folds and integrated over the same further rows ("cover"); and, given the
-  rows of the sample, ``mean(a (q-c))^2 / mean(a^2)`` for their own directions ``a`` ("on rows").
+  rows of the sample, ``mean(a (q-c))^2 / mean(a^2)`` for their own directions ``a`` ("on rows");
+- of the twin estimate, its own mean, which is at most the true grouping loss: the mean over the other
+  repetitions.
 
-A lower bound is valid if its lower limit exceeds the true grouping loss in at most 5% of samples. The
-interval of the cross-fitted bound ends at 0, and leaves it out where the test rejects.
+A lower bound is valid if its lower limit exceeds the true grouping loss in at most 5% of samples; of
+the twin estimate that is the one-sided limit, 1.645 standard errors below it. The interval of the
+cross-fitted bound ends at 0, and leaves it out where the test rejects. In settings of more than
+``MOST_COLUMNS`` columns the bounds' own targets are not integrated, which would take too long.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
+from coverage_settings import Blind
+from coverage_targets import TWIN, Line, Verdict, judge
 from epiloss._random import stream
 from epiloss._saving import write_text
 from epiloss._typing import Codes, Floats
@@ -62,11 +68,19 @@ SETTINGS: Mapping[str, Problem] = {
     "three classes": MultiClass(),  # of the top label
     "null": Sigmoid(grouping=0.0),
     "overconfident null": Sigmoid(grouping=0.0, miscalibration=2.0),
+    "dense 400": Blind(400, "all"),
+    "sparse 768": Blind(768, "one"),
+    "interaction": Blind(10, "product"),
+    "ten scores": Blind(5, "all", n_values=10),
+    "ten scores null": Blind(5, "all", grouping=0.0, n_values=10),
 }
 SIZES = (1_000, 10_000)
 BOUNDS = ("partition", "crossfit")
-QUANTITIES = (*BOUNDS, "calibration_loss", "score")
+GROUPING_LOSSES = (*BOUNDS, TWIN)
+QUANTITIES = (*GROUPING_LOSSES, "calibration_loss", "score")
 REFERENCE_ROWS = 50_000
+MOST_COLUMNS = 100
+ONE_SIDED = 1.645  # standard errors of a one-sided limit at 95%
 PEER_REPETITIONS = 20
 LEVEL = 0.95
 UNIT = 1e-4  # of the printed table; the CSV is in plain units
@@ -119,33 +133,6 @@ class Repetition:
     outcomes: Mapping[str, Outcome]
     peer: float
     rule: str = "brier"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One quantity in one cell, over the repetitions; NaN where a column has no meaning."""
-
-    setting: str
-    n: int
-    quantity: str
-    repetitions: int
-    truth: float
-    mean: float
-    sd: float
-    bias: float
-    rmse: float
-    tightness: float
-    coverage: float
-    coverage_on_rows: float
-    validity: float
-    rejected: float
-    peer_repetitions: int
-    peer_rmse_ratio: float
-
-    @property
-    def stderr(self) -> float:
-        """The standard error of the mean."""
-        return float(self.sd / np.sqrt(self.repetitions))
 
 
 @dataclass
@@ -221,21 +208,31 @@ def binary(sample: Sample) -> Sample:
 def true_losses(setting: str, rule: str = "brier") -> Mapping[str, float]:
     """Return what each quantity estimates, or bounds."""
     truth = SETTINGS[setting].truth(rule)
-    bounds = dict.fromkeys(BOUNDS, truth.grouping_loss)
+    bounds = dict.fromkeys(GROUPING_LOSSES, truth.grouping_loss)
     return {**bounds, "calibration_loss": truth.calibration_loss, "score": truth.score}
 
 
+@lru_cache
+def n_columns(setting: str) -> int:
+    """Return the number of columns of a setting."""
+    return int(SETTINGS[setting].sample(1).X.shape[1])
+
+
 @lru_cache(maxsize=len(SETTINGS))
-def reference_sample(setting: str, seed: int) -> Sample:
-    """Return further rows of a setting, in the order of their scores."""
+def reference_sample(setting: str, seed: int) -> Sample | None:
+    """Return further rows of a setting, in the order of their scores; None of too many columns."""
+    if n_columns(setting) > MOST_COLUMNS:
+        return None
     generator = np.random.default_rng(_seed_sequence(seed, setting))
     sample = binary(SETTINGS[setting].sample(REFERENCE_ROWS, random_state=generator))
     order = np.argsort(sample.scores)
     return Sample(*(getattr(sample, one.name)[order] for one in fields(Sample)))
 
 
-def partition_target(partitions: Sequence[RecordedPartition], bins: int, rows: Sample) -> float:
+def partition_target(partitions: Sequence[RecordedPartition], bins: int, rows: Sample | None) -> float:
     """Return ``E[(E[Q|region] - E[Q|bin])^2] - E[Var(C|bin)]``, averaged over the partitions."""
+    if rows is None:
+        return NAN
     level_set = uniform_level_sets(bins).assign(rows.scores)
     features = Features.read(rows.X)
     regions = [one.evaluated_region(features, level_set) for one in partitions]
@@ -253,8 +250,10 @@ def _mean_squared_mean(group: Codes, values: Floats) -> float:
     return float(parts.sum() / len(values))
 
 
-def crossfit_target(models: Sequence[Fitted], rows: Sample) -> float:
+def crossfit_target(models: Sequence[Fitted], rows: Sample | None) -> float:
     """Return ``E[g (Q-C)]^2 / E[Var(g|S)]`` pooled over the models; ``rows`` are in order of score."""
+    if rows is None:
+        return NAN
     features = Features.read(rows.X)
     guesses = [model.predict(features, rows.scores) for model in models]
     theta = np.mean([np.mean(guess * (rows.q - rows.c)) for guess in guesses])
@@ -294,6 +293,7 @@ def run_task(task: Task) -> Repetition:
     outcomes = {
         "partition": Outcome(audit.partition_bound, regions),
         "crossfit": _crossfit_outcome(rows, reference, random_state),
+        TWIN: Outcome(_twin(sample, random_state), NAN),
         "calibration_loss": Outcome(audit.calibration_loss, truth["calibration_loss"]),
         "score": Outcome(audit.score, truth["score"]),
     }
@@ -310,7 +310,7 @@ def _without_features(task: Task, rows: Sample, random_state: int) -> Repetition
     return Repetition(task.cell, outcomes, NAN, task.rule)
 
 
-def _crossfit_outcome(rows: Sample, reference: Sample, random_state: int) -> Outcome:
+def _crossfit_outcome(rows: Sample, reference: Sample | None, random_state: int) -> Outcome:
     learner = RecordingLearner()
     directions = cross_fitted_directions(
         Features.read(rows.X),
@@ -325,6 +325,11 @@ def _crossfit_outcome(rows: Sample, reference: Sample, random_state: int) -> Out
     on_rows = float(np.mean(a * (rows.q - rows.c)) ** 2 / v) if v > 0 else 0.0
     estimate = crossfit_bound(directions, LEVEL, sharing=learner.sharing).estimate
     return Outcome(estimate, crossfit_target(learner.models, reference), on_rows)
+
+
+def _twin(sample: Sample, random_state: int) -> Estimate:
+    options: dict[str, Any] = {"method": TWIN, "confidence_level": LEVEL, "random_state": random_state}
+    return epiloss.audit(sample.y, sample.scores, sample.X, **options).grouping_loss
 
 
 def has_peer() -> bool:
@@ -389,17 +394,17 @@ def _line(cell: Cell, quantity: str, found: Sequence[Repetition]) -> Line:
         bias=float(values.mean() - truth),
         rmse=_rmse(values, truth),
         tightness=NAN,
-        coverage=float(np.mean([one.covers(one.target) for one in outcomes])),
+        coverage=_coverage(outcomes, _mean_of_others(values) if quantity == TWIN else None),
         coverage_on_rows=NAN,
         validity=NAN,
         rejected=NAN,
         peer_repetitions=0,
         peer_rmse_ratio=NAN,
     )
-    if quantity not in BOUNDS:
+    if quantity not in GROUPING_LOSSES:
         return line
     pvalues = [1.0 if one.estimate.pvalue is None else one.estimate.pvalue for one in outcomes]
-    lows = [one.estimate.low for one in outcomes]
+    lows = [_lower_limit(one.estimate, one_sided=quantity == TWIN) for one in outcomes]
     peer = np.array([one.peer for one in found])
     answered = np.isfinite(peer)
     return replace(
@@ -417,6 +422,25 @@ def _line(cell: Cell, quantity: str, found: Sequence[Repetition]) -> Line:
     )
 
 
+def _coverage(outcomes: Sequence[Outcome], targets: Floats | None = None) -> float:
+    """Return how often an interval holds its own target, or that of ``targets``; NaN if unknown."""
+    chosen = np.array([one.target for one in outcomes]) if targets is None else targets
+    if np.isnan(chosen).any():
+        return NAN
+    return float(np.mean([one.covers(target) for one, target in zip(outcomes, chosen, strict=True)]))
+
+
+def _mean_of_others(values: Floats) -> Floats:
+    """Return, for each repetition, the mean over the others."""
+    return np.asarray((values.sum() - values) / (len(values) - 1), float)
+
+
+def _lower_limit(estimate: Estimate, *, one_sided: bool) -> float | None:
+    if not one_sided:
+        return estimate.low
+    return None if estimate.stderr is None else estimate.value - ONE_SIDED * estimate.stderr
+
+
 def _rmse(values: Floats, truth: float) -> float:
     return float(np.sqrt(np.mean((values - truth) ** 2)))
 
@@ -432,8 +456,8 @@ def as_table(lines: Sequence[Line], peer: bool | None) -> str:
         f"{np.sqrt(0.95 * 0.05 / lines[0].repetitions):.3f}.",
         "",
     ]
-    if any(line.quantity in BOUNDS for line in lines):
-        text += [*_bound_table(cells, width), ""]
+    if any(line.quantity in GROUPING_LOSSES for line in lines):
+        text += [*_grouping_table(cells, width), ""]
     header = f"{'true':>8} {'bias ± se':>15} {'cover':>6}    "
     text += ["The calibration loss (left) and the score (right), for the true ones."]
     text.append(f"{'':{width}} {'n':>6}  " + header * 2)
@@ -446,16 +470,17 @@ def as_table(lines: Sequence[Line], peer: bool | None) -> str:
     return "\n".join([*text, "", *(_peer_table(cells, width) if peer else _no_peer())])
 
 
-def _bound_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: int) -> list[str]:
+def _grouping_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: int) -> list[str]:
     text = [
-        "Lower bounds on the grouping loss. bias, rmse, tight: against the true loss; cover: of the",
-        "bound for the repetition's own regions or directions by its 95% interval; valid: lower limit",
-        "<= true loss; reject: by the 5% test, its level in the null settings and its power elsewhere.",
-        f"{'':{width}} {'n':>6} {'true':>6}  bound     {'bias ± se':>15} {'rmse':>6} {'tight':>6} "
+        "The grouping loss: two lower bounds and the twin estimate. bias, rmse, tight: against the",
+        "true loss; cover: by the 95% interval, of the bound for the repetition's own regions or",
+        "directions, or of the twin estimate's own mean; valid: lower limit (twin: one-sided) <= true",
+        "loss; reject: by the 5% test, its level in the null settings and its power elsewhere.",
+        f"{'':{width}} {'n':>6} {'true':>6}  {'':9} {'bias ± se':>15} {'rmse':>6} {'tight':>6} "
         f"{'cover':>6} {'on rows':>7} {'valid':>6} {'reject':>6}",
     ]
     for (setting, n), found in cells.items():
-        for name in BOUNDS:
+        for name in GROUPING_LOSSES:
             one = found[name]
             first = f"{setting:{width}} {n:>6} {one.truth / UNIT:6.1f}"
             text.append(
@@ -473,10 +498,10 @@ def _no_peer() -> list[str]:
 def _peer_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: int) -> list[str]:
     text = [
         "The peer glest on the same rows, at its defaults: its RMSE for the true loss over ours.",
-        f"{'':{width}} {'n':>6} {'answers':>8} {'/ partition':>12} {'/ crossfit':>12}",
+        f"{'':{width}} {'n':>6} {'answers':>8} {'/ partition':>12} {'/ crossfit':>12} {'/ twin':>12}",
     ]
     for (setting, n), found in cells.items():
-        ratios = "".join(f" {found[name].peer_rmse_ratio:12.2f}" for name in BOUNDS)
+        ratios = "".join(f" {found[name].peer_rmse_ratio:12.2f}" for name in GROUPING_LOSSES)
         text.append(f"{setting:{width}} {n:>6} {found['partition'].peer_repetitions:>8}{ratios}")
     return text
 
@@ -499,6 +524,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
     )
+    parser.add_argument(
+        "--sizes", nargs="+", type=int, choices=SIZES, default=SIZES, metavar="ROWS", help="default both"
+    )
     parser.add_argument("--rule", choices=("brier", "log"), default="brier", help="log: no bounds")
     parser.add_argument("--quick", action="store_true", help="4 repetitions of 1,000 rows")
     options = parser.parse_args(arguments)
@@ -509,7 +537,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("needs at least 2 repetitions and 1 job, and a seed of at least 0")
     options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
     peer = has_peer() if options.rule == "brier" else None
-    cells = [Cell(name, n) for n in SIZES[: 1 if options.quick else None] for name in options.settings]
+    sizes = SIZES[:1] if options.quick else options.sizes
+    cells = [Cell(name, n) for n in sizes for name in options.settings]
     peer_repetitions = PEER_REPETITIONS if peer else 0
     todo = tasks(
         cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions, rule=options.rule
@@ -520,6 +549,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = summarise(bar)
     write_text(options.output, as_csv(lines))
     print(as_table(lines, peer))
+    if options.rule == "brier":
+        print("\n".join(["", "Targets of the twin estimate.", *map(str, verdicts(lines))]))
+
+
+def verdicts(lines: Sequence[Line]) -> list[Verdict]:
+    """Return whether the twin estimate meets its targets in these cells."""
+    return judge(lines, {line.setting: n_columns(line.setting) for line in lines})
 
 
 if __name__ == "__main__":

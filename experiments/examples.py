@@ -96,7 +96,8 @@ def example(name: str, problem: Problem, n: int, seed: int) -> Example:
     """Draw rows of a problem, and audit them."""
     sample = problem.sample(n, random_state=seed)
     start = time.perf_counter()
-    result = epiloss.audit(sample.y, sample.scores, sample.X, recalibrate="isotonic", random_state=seed)
+    rows = sample.y, sample.scores, sample.X
+    result = epiloss.audit(*rows, method="crossfit", recalibrate="isotonic", random_state=seed)
     seconds = time.perf_counter() - start
     return Example(name, problem, sample, problem.truth(), result, seconds)
 

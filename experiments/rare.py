@@ -106,7 +106,8 @@ def run_task(task: Task) -> Found | None:
     if y.sum() < 5:
         return None
     with threadpool_limits(1):  # one core for each job
-        audit = epiloss.audit(y, scores, X, rule="log", random_state=int(generator.integers(2**31)))
+        seed = int(generator.integers(2**31))
+        audit = epiloss.audit(y, scores, X, rule="log", method="crossfit", random_state=seed)
     assert audit.crossfit_bound is not None  # as there are features and rows enough
     bounds = dict(zip(BOUNDS, (audit.crossfit_bound, audit.partition_bound), strict=True))
     return Found(task, float(LogLoss().divergence(c, q).mean()), bounds)

@@ -153,7 +153,10 @@ def measured(one: Scored, seed: int) -> Found:
     shared: dict[str, Any] = {"clusters": domain.clusters, "random_state": seed}
     direct = [epiloss.audit(domain.labels, p, **shared) for p in both]
     bounds = {
-        name: [epiloss.audit(one.y, p, X, partition=Tree(REGION_RATIO), **shared) for p in both]
+        name: [
+            epiloss.audit(one.y, p, X, method="crossfit", partition=Tree(REGION_RATIO), **shared)
+            for p in both
+        ]
         for name, X in progress(one.features.items(), domain.name, len(one.features))
     }
     partition, crossfit = {}, {}

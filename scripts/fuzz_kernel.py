@@ -179,15 +179,18 @@ def _boosted(g: np.random.Generator, loops: ModuleType) -> list[NDArray[Any]]:
         deepest=int(g.integers(1, 7)),
         rate=0.3,
         ridge=float(g.choice([0.0, 1e-3, 5.0])) + 1e-9,
-        least=float(g.choice([0.0, 0.1, 3.0])),
+        least=float(g.choice([1e-9, 0.1, 3.0])),
     )
     total, again = np.zeros(n), np.zeros(n)
     if g.random() < 0.5:
         nodes = loops.boost(codes, columns, label, weight, offset, total, growth)
     else:
         nodes = loops.boost(codes, columns, label - 0.5, weight, None, total, growth)
-    loops.boosted(codes, g.permutation(n).astype(np.int32), nodes, again)
-    return [nodes, total, again]
+    rows = g.permutation(n).astype(np.int32) if g.random() < 0.5 else None
+    loops.boosted(codes, rows, nodes, again)
+    added, table = np.zeros(n), g.normal(size=(d, 64)).astype(np.float32)
+    loops.added_up(codes, table, added)
+    return [nodes, total, again, added, loops.single_splits(codes, label - 0.5, weight)]
 
 
 def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArray[Any]]:

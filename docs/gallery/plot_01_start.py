@@ -33,17 +33,17 @@ print(result)
 #   people scored 0.6, about six in ten do earn over $50,000. By the usual check this model is
 #   fine.
 # - **grouping loss**: what remains wrong *inside* groups of equal score, because some people there
-#   have a higher chance and some a lower one, and the score does not tell them apart. It is a
-#   lower bound, found on people who did not help to find it, and the p-value says that it is no
-#   accident. Recalibrating does not cure it: the second column is after isotonic recalibration.
+#   have a higher chance and some a lower one, and the score does not tell them apart. It is
+#   estimated by models that learn from all columns which people the score gets wrong, and are
+#   tested on others. Recalibrating does not cure it: the second column is after isotonic
+#   recalibration.
 # - **remainder**: the noise that no model could remove, and the grouping loss that was not seen.
-#   "No evidence of grouping loss" is not "no grouping loss": the *upper limit* tells how much
-#   there could be.
 #
-# **Two lower bounds** are given. One learns from all columns, without bins, which people the score
-# gets wrong; it leads. The other splits people of about equal score into regions that you can look
-# at. Regions with few people differ by chance (*bias*), and a bin mixes slightly different scores
-# (*induced*); both are taken off what the regions show (*plugin*).
+# Below it stands how sure that is. **At least** so much is there, with 95% confidence; the p-value
+# says that it is no accident. **At most** so much could be there, whatever the columns do not tell.
+# A part of it is found **by the regions** into which people of about equal score are split, and
+# which you can look at. Regions with few people differ by chance (*bias*), and a bin mixes slightly
+# different scores (*induced*); both are taken off what the regions show (*plugin*).
 #
 # The last sentences are the **verdict**: what to do. :doc:`Its rule </verdict>` is a table of six lines.
 #

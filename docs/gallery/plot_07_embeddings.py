@@ -78,7 +78,6 @@ result = epiloss.audit_table(
     features=["features"],
     clusters="id",
     classes=range(10),
-    method="crossfit",
 )
 print(result)
 
@@ -87,7 +86,7 @@ result.plot()
 
 # %%
 # No two regions of a level set show it: what this network confuses lies along many of its 32
-# features at once, and each tells little. That is why the bound without bins leads.
+# features at once, and each tells little. That is why the estimate without bins leads.
 #
 # On the command line the same is ``epiloss audit digits.parquet --label y --score scores``.
 #
@@ -167,7 +166,6 @@ result = epiloss.audit_table(
     features=["features"],
     display="text",
     exclude=["id"],
-    method="crossfit",
 )
 print(result)
 

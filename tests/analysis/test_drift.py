@@ -90,8 +90,9 @@ def test_the_current_rows_have_no_part_in_the_regions() -> None:
 def test_regions_that_the_current_data_lack_are_joined_for_both() -> None:
     reference, (y, scores, X) = drawn(STEP, 3_000, 0), drawn(STEP, 3_000, 1)
     one_side = X[:, 0] > X[:, 1]
-    result = epiloss.drift(reference, (y[one_side], scores[one_side], X[one_side]), n_bins=5)
-    whole = epiloss.drift(reference, (y, scores, X), n_bins=5)
+    by_regions = {"n_bins": 5, "method": "partition"}
+    result = epiloss.drift(reference, (y[one_side], scores[one_side], X[one_side]), **by_regions)
+    whole = epiloss.drift(reference, (y, scores, X), **by_regions)
     assert result.n_regions < whole.n_regions
     assert result.reference.grouping_loss.value < whole.reference.grouping_loss.value
 
@@ -180,6 +181,7 @@ def test_whole_weights_are_repeated_rows_told_to_be_copies() -> None:
     times = [g.integers(1, 4, len(one[0])) for one in rows]
     units = [np.arange(len(one)) for one in times]
     options: dict[str, Any] = {"n_bins": 4, "curve": "isotonic", "partition": BySide()}
+    options["method"] = "partition"
     weighted = epiloss.drift(
         *(named(r, sample_weight=t, clusters=u) for r, t, u in zip(rows, times, units, strict=True)),
         **options,
@@ -237,11 +239,14 @@ def test_a_cluster_is_never_divided_between_the_rows_that_learn_and_those_that_e
     ten = repeated((y, scores, X), 10)
     units = np.repeat(np.arange(300), 10)
     current = drawn(Sigmoid(grouping=0.0), 1_000, 1)
-    blind = epiloss.drift(ten, current, n_bins=3).reference.grouping_loss
-    told = epiloss.drift(named(ten, clusters=units), current, n_bins=3).reference.grouping_loss
+    options = {"n_bins": 3, "method": "partition"}
+    blind = epiloss.drift(ten, current, **options).reference.grouping_loss
+    told = epiloss.drift(named(ten, clusters=units), current, **options).reference.grouping_loss
     assert blind.value > 0.02  # which is not there
-    assert told.stderr is not None
-    assert told.value < 3 * told.stderr
+    twins = epiloss.drift(ten, current).reference.grouping_loss  # which know copies when they see them
+    for loss in (told, twins):
+        assert loss.stderr is not None
+        assert loss.value < 3 * loss.stderr
 
 
 def test_further_columns_are_ignored_and_come_in_any_order() -> None:
@@ -280,7 +285,9 @@ def test_the_text_has_a_line_for_each_loss() -> None:
     lines = str(drifted(STEP, STEP, 1_000)).splitlines()
     assert lines[3].startswith("score ")
     assert lines[4].startswith("calibration loss ")
-    assert lines[5].startswith("grouping loss, at least ")
+    assert lines[5].startswith("grouping loss ")
+    by_regions = str(drifted(STEP, STEP, 1_000, method="partition")).splitlines()
+    assert by_regions[5].startswith("grouping loss, at least ")
 
 
 GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
@@ -353,3 +360,17 @@ def test_errors_say_the_rule_the_value_and_the_remedy(
 ) -> None:
     with pytest.raises(error, match=words):
         epiloss.drift(GOOD, current, **options)
+
+
+def test_by_twins_data_sets_of_other_sizes_have_no_drift() -> None:
+    """15 pairs of 6,000 and 1,500 rows: the mean z-score lies within 3.5 standard errors of 0.
+
+    Learners of more rows would find more: they learn from as many in both.
+    """
+    scores = []
+    for seed in range(15):
+        pair = drawn(Sigmoid(n_noise=8), 6_000, 2 * seed), drawn(Sigmoid(n_noise=8), 1_500, 2 * seed + 1)
+        change = epiloss.drift(*pair).difference["grouping_loss"]
+        assert change.stderr is not None
+        scores.append(change.value / change.stderr)
+    assert abs(np.mean(scores)) < 3.5 * np.std(scores, ddof=1) / np.sqrt(15)

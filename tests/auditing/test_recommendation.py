@@ -1,4 +1,4 @@
-"""Which lower bound leads, and that the ledger says why."""
+"""Which estimate leads, and that the ledger says why."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def audited(**options: Any) -> Audit:
 
 
 CASES: dict[str, tuple[Any, str, str]] = {
-    "features": (lambda: audited(), "crossfit", "no bins, evaluated on every row"),
+    "features": (lambda: audited(), "twin", "right up to what they miss"),
+    "cross-fitted": (lambda: audited(method="crossfit"), "crossfit", "no bins, evaluated on every row"),
     "classwise": (
         lambda: epiloss.audit(THREE.y, THREE.scores, THREE.X, task="classwise", n_bins=2),
-        "crossfit",
-        "no bins",
+        "twin",
+        "never too large",
     ),
-    "features and subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "crossfit", "no bins"),
+    "features and subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "twin", "never too large"),
     "subgroups alone": (
         lambda: epiloss.audit(SAMPLE.y, SAMPLE.scores, subgroups=SAMPLE.X[:, 0] > 0),
         "partition",
@@ -39,7 +40,7 @@ CASES: dict[str, tuple[Any, str, str]] = {
         "partition",
         "not on a whole vector",
     ),
-    "asked": (lambda: audited(method="partition"), "partition", "as requested; method='crossfit'"),
+    "asked": (lambda: audited(method="partition"), "partition", "as requested; method='twin'"),
     "few rows": (
         lambda: epiloss.audit(SAMPLE.y[FEW], SAMPLE.scores[FEW], SAMPLE.X[FEW], n_bins=1),
         "partition",
@@ -56,21 +57,25 @@ CASES: dict[str, tuple[Any, str, str]] = {
 @pytest.mark.parametrize(("result", "method", "why"), CASES.values(), ids=CASES.keys())
 def test_the_result_says_which_bound_leads_and_why(result: Any, method: str, why: str) -> None:
     result = result()
-    leader = {"crossfit": "Headline: cross-fitted (", "partition": "Headline: by regions ("}
+    leader = {"twin": "twin learners (", "crossfit": "cross-fitted (", "partition": "by regions ("}
     assert result.method == method
-    assert result.recommendation.startswith(leader[method])
+    assert result.recommendation.startswith(f"Headline: {leader[method]}")
     assert why in result.recommendation
     assert "\n" not in result.recommendation
     assert result.recommendation in str(result).splitlines()
     assert result.to_dict()["recommendation"] == result.recommendation
-    led_by = result.crossfit_bound if method == "crossfit" else result.partition_bound
-    assert result.grouping_loss == led_by
+    led_by = {
+        "twin": result.twin_estimate,
+        "crossfit": result.crossfit_bound,
+        "partition": result.partition_bound,
+    }
+    assert result.grouping_loss == led_by[method]
 
 
-def test_the_bound_without_bins_leads_unless_told_otherwise() -> None:
+def test_twin_learners_lead_unless_told_otherwise() -> None:
     default = audited()
-    assert default.options["method"] == "crossfit"
-    assert default.to_json() == audited(method="crossfit").to_json()
+    assert default.options["method"] == "twin"
+    assert default.to_json() == audited(method="twin").to_json()
 
 
 def test_the_partitions_terms_and_tables_are_the_same_whichever_bound_leads() -> None:
@@ -84,22 +89,22 @@ def test_the_partitions_terms_and_tables_are_the_same_whichever_bound_leads() ->
 def test_the_recalibrated_ledger_has_a_recommendation_of_its_own() -> None:
     result = audited(recalibrate="isotonic")
     assert result.recalibrated is not None
-    assert result.recalibrated.method == "crossfit"
+    assert result.recalibrated.method == "twin"
     assert result.recalibrated.recommendation == result.recommendation
 
 
 @pytest.mark.parametrize("name", ["subgroups alone", "blind", "joint", "few rows", "few clusters"])
-def test_where_the_cross_fitted_bound_is_not_possible_the_regions_lead_without_an_error(
+def test_where_nothing_without_bins_is_possible_the_regions_lead_without_an_error(
     name: str,
 ) -> None:
     result = CASES[name][0]()
-    assert result.options["method"] == "crossfit"  # which was asked for
+    assert result.options["method"] == "twin"  # which was asked for
     assert result.method == "partition"
-    assert result.crossfit_bound is None
+    assert result.twin_estimate is None
 
 
 def test_known_subgroups_have_a_recommendation_of_their_own() -> None:
     result = audited(subgroups={"side": SAMPLE.X[:, 0] > 0})
-    assert result.method == "crossfit"
+    assert result.method == "twin"
     assert result.subgroups["side"].method == "partition"
     assert "subgroups are given" in result.subgroups["side"].recommendation

@@ -117,14 +117,14 @@ def test_a_learner_that_says_the_same_of_all_rows_bounds_nothing(constant: float
     learner = DummyRegressor(strategy="mean" if constant is None else "constant", constant=constant)
     bound = audited(learner).grouping_loss
     assert bound.value == pytest.approx(0, abs=1e-9)
-    assert bound.low == 0
+    assert bound.low == pytest.approx(0, abs=1e-9)
     assert bound.pvalue == 1
 
 
 def test_a_learner_that_sees_only_the_score_bounds_next_to_nothing() -> None:
     bound = audited(LinearRegression(), X=np.ones((N, 1))).grouping_loss
     assert bound.value == pytest.approx(0, abs=0.01 * TRUTH)
-    assert bound.low == 0
+    assert bound.low == pytest.approx(0, abs=0.01 * TRUTH)
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_the_users_learner_is_left_as_it_was() -> None:
 
 def test_the_learner_sees_the_features_and_the_log_odds_of_the_score() -> None:
     learner = Side()
-    audited(learner)
+    audited(learner, method="crossfit")
     assert len(learner.seen) == 5
     for X, y, given in learner.seen:
         assert X.shape == (len(y), 3)
@@ -192,8 +192,8 @@ def test_sample_weights_are_passed_on() -> None:
 
 def test_a_learner_that_cannot_weigh_learns_from_rows_alike() -> None:
     # its predictions may be worse for it; the bound that they give weighs the rows all the same
-    weighted = audited(Unweighted(), sample_weight=SAMPLE.scores + 1).crossfit_bound
-    plain = audited(Unweighted()).crossfit_bound
+    weighted = audited(Unweighted(), sample_weight=SAMPLE.scores + 1).twin_estimate
+    plain = audited(Unweighted()).twin_estimate
     assert weighted is not None
     assert plain is not None
     assert weighted.value != plain.value
@@ -206,7 +206,7 @@ def test_the_learner_is_told_in_the_options() -> None:
 
 def test_recalibrated_scores_are_bounded_by_the_same_learner() -> None:
     learner = Side()
-    result = audited(learner, recalibrate="isotonic")
+    result = audited(learner, recalibrate="isotonic", method="crossfit")
     assert len(learner.seen) == 15  # five folds of all rows, and of either half
     assert result.recalibrated is not None
     assert result.recalibrated.crossfit_bound is not None

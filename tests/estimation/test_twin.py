@@ -9,7 +9,7 @@ import pytest
 
 import epiloss
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.twin import twin
+from epiloss.estimation.twins.estimate import twin
 from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 from epiloss.scoring import Brier, LogLoss, ScoringRule

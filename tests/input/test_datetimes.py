@@ -152,15 +152,9 @@ def test_a_repair_saved_in_another_unit_still_gives_the_same(unit: str, tmp_path
     plain = as_plain(repair)
     factor = {"s": 1e-6, "ns": 1e3}[unit]
     plain["dtypes"] = {"0": f"datetime64[{unit}]"}
-    for one in plain["repairs"]:
-        for part in (part for two in one["corrections"] for part in two["parts"]):
-            part["centre"] = [factor * value for value in part["centre"]]
-            part["scale"] = [factor * value for value in part["scale"]]
-            nodes = part["nodes"]
-            nodes["threshold"] = [
-                threshold if feature or threshold is None else factor * threshold
-                for feature, threshold in zip(nodes["feature"], nodes["threshold"], strict=True)
-            ]
+    for correction in (two for one in plain["repairs"] for two in one["corrections"]):
+        edges = correction["encoding"]["edges"]
+        edges[0] = [factor * edge for edge in edges[0]]
     (tmp_path / "old.json").write_text(json.dumps(plain))
     old = epiloss.load_repair(tmp_path / "old.json")
     later, _, fresh = _problem(1)

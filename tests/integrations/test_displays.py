@@ -42,7 +42,7 @@ def test_what_is_learned_with_is_not_changed() -> None:
     partition, learner = DecisionTreeClassifier(max_depth=2), LinearRegression()
     result = audit(Y, S, X, partition=partition, learner=learner, n_bins=[0, 0.5, 1])
     assert len(result.level_sets) == 2
-    assert result.method == "crossfit"
+    assert result.method == "twin"
     assert not hasattr(partition, "tree_")
     assert not hasattr(learner, "coef_")
 

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 from scipy.special import expit, logit
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import epiloss
@@ -21,7 +20,6 @@ from epiloss.estimation.crossfit.learners import with_score
 from epiloss.input.features import Features
 from epiloss.repair import fitting, regional
 from epiloss.repair.regional import fit_regions
-from epiloss.repair.trees import TreeSum
 from epiloss.simulate import MultiClass, Sample, Sigmoid
 
 METHODS = ["regions", "boosted"]
@@ -87,7 +85,7 @@ def test_a_saved_repair_gives_the_same_bits(method: str, tmp_path: Path) -> None
     again = load_repair(tmp_path / "repair.json")
     np.testing.assert_array_equal(again.predict(fresh.scores, table(fresh)), before)
     assert again.get_params() == repair.get_params()
-    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 1
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 2
     assert brier(before, fresh.y) < brier(fresh.scores, fresh.y)
 
 
@@ -202,25 +200,6 @@ def test_regions_without_a_difference_are_left_alone() -> None:
         features, base, labels, None, region_ratio=30, repeats=2, generator=rng, n_jobs=None
     )
     assert np.abs(correction.offset(features, base)).max() < 0.03
-
-
-def test_trees_as_arrays_predict_as_the_model_does() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(800, 4))
-    X[rng.random(X.shape) < 0.1] = np.nan
-    y = np.nan_to_num(X[:, 0]) ** 2 + rng.normal(size=800)
-    model = HistGradientBoostingRegressor(max_iter=20, max_leaf_nodes=9).fit(X, y)
-    features = Features.read(X)
-    trees = TreeSum.from_boosting(model)
-    np.testing.assert_allclose(trees.predict(features), model.predict(X), rtol=1e-12)
-    stages = trees.predict_stages(features, (5, 20))
-    weighed = trees.weighed((5, 20), np.array([0.5, 0.25]))
-    np.testing.assert_allclose(weighed.predict(features), stages @ [0.5, 0.25], rtol=1e-10, atol=1e-12)
-    dropped = trees.weighed((5, 20), np.array([0.5, 0.0]))
-    assert len(dropped.roots) == 5
-    np.testing.assert_allclose(dropped.predict(features), 0.5 * stages[:, 0], rtol=1e-10, atol=1e-12)
-    none = trees.weighed((5, 20), np.zeros(2))
-    assert (none.predict(features) == 0).all()
 
 
 def test_the_loop_shows_before_and_after_on_fresh_rows() -> None:
@@ -498,11 +477,24 @@ FIRST = ("repairs", 0, "corrections", 0)
         ("regions", (*FIRST, "trees", 0, "nodes", "feature", 0), 77),
         ("regions", (*FIRST, "trees", 0, "offsets"), [0.0]),
         ("regions", (*FIRST, "trees", 0, "nodes"), {}),
-        ("boosted", (*FIRST, "parts", 0, "roots", 0), -4),
-        ("boosted", (*FIRST, "parts", 0, "values"), ["a"]),
-        ("boosted", (*FIRST, "parts", 0, "nodes", "feature", 0), 3),
-        ("boosted", (*FIRST, "parts", 0, "scale"), []),
         ("boosted", (*FIRST, "narrow"), [[0.0], [[1.0]]]),
+        ("boosted", (*FIRST, "encoding"), {}),
+        ("boosted", (*FIRST, "encoding", "edges"), [[0.0], [0.0]]),
+        ("boosted", (*FIRST, "encoding", "edges", 0), [2.0, 1.0]),
+        ("boosted", (*FIRST, "encoding", "edges", 0), [0.0] * 64),
+        ("boosted", (*FIRST, "encoding", "tables"), {"0": [1]}),
+        ("boosted", (*FIRST, "additive"), [[0.0]]),
+        ("boosted", (*FIRST, "additive", 0, 0, 0), "a"),
+        ("boosted", (*FIRST, "trees"), {}),
+        ("boosted", (*FIRST, "trees", "value"), [[0.0]]),
+        ("boosted", (*FIRST, "trees", "value", 0, 0), None),
+        ("boosted", (*FIRST, "trees", "left", 0, 0), 0),
+        ("boosted", (*FIRST, "trees", "left", 0, 0), 10**6),
+        ("boosted", (*FIRST, "trees", "left", 0, 0), 0.5),
+        ("boosted", (*FIRST, "trees", "feature", 0, 0), 3),
+        ("boosted", (*FIRST, "trees", "feature", 0, 0), -1),
+        ("boosted", (*FIRST, "trees", "code", 0, 0), 63),
+        ("boosted", (*FIRST, "trees", "missing_left", 0, 0), 2),
         ("boosted", ("positive",), 7),
     ],
 )
@@ -524,7 +516,7 @@ def test_what_is_no_json_is_told(text: str, tmp_path: Path) -> None:
         load_repair(file)
 
 
-def test_the_score_is_a_column_of_what_boosting_sees() -> None:
+def test_the_score_is_a_column_of_what_a_learner_of_ones_own_sees() -> None:
     features = Features.read(np.zeros((2, 3)))
     assert with_score(features, np.array([0.5, 0.9])).shape == (2, 4)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from speed_page import BEGIN, END
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 needs_glest = pytest.mark.skipif(
@@ -52,16 +54,25 @@ def test_speed_is_measured_beside_the_peer_and_judged(tmp_path: Path) -> None:
     compiled = importlib.util.find_spec("epiloss._kernels._kernel") is not None
     kernels = ["compiled", "numpy"] if compiled else ["numpy"]
     chosen = "both" if compiled else "numpy"
-    printed, saved = run("speed.py", tmp_path / "made" / "speed.json", "--kernel", chosen)
+    readme, page = tmp_path / "README.md", tmp_path / "speed.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    files = ("--markdown", str(page), "--readme", str(readme))
+    printed, saved = run("speed.py", tmp_path / "made" / "speed.json", "--kernel", chosen, *files)
     assert judged(printed) == len(saved["verdicts"]) > 0
     assert f"of {len(saved['verdicts'])} targets met" in printed
-    assert [row["kernel"] for row in saved["rows"]] == kernels * 2
     for row in saved["rows"]:
-        times = [row[job][clock] for job in ("glest", "ours", "default") for clock in ("cpu", "wall")]
-        assert min(times) > 0
-        assert row["ratio"] == pytest.approx(row["glest"]["cpu"] / row["ours"]["cpu"])
+        assert list(row["partition"]) == kernels
+        costs = [row["glest"], *row["partition"].values(), *([row["default"]] if compiled else [])]
+        assert min(cost[clock] for cost in costs for clock in ("cpu", "wall")) > 0
+        fitted = compiled and importlib.util.find_spec("lightgbm") is not None
+        assert (row["lightgbm"]["cpu"] is not None) == fitted
+    assert saved["default_by_numpy"]["10,000 x 20"]["cpu"] > 0
     assert sum(saved["profile"].values()) == pytest.approx(1)
-    assert "Where the time of 10,000 x 20 goes" in printed
+    assert "The default call at 10,000 x 20" in printed
+    assert all(one["same"] for one in saved["threads"].values())
+    assert page.read_text() == printed.removesuffix("\n")
+    assert "old" not in readme.read_text()
+    assert "| 10,000 x 20 " in readme.read_text()
 
 
 @pytest.mark.slow

@@ -7,12 +7,13 @@ import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import epiloss
+from coverage_targets import Line, judge
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
 from epiloss.input.features import Features
@@ -23,14 +24,14 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "coverage.py"
 
 if TYPE_CHECKING:
     import coverage as experiment
-    from coverage import BOUNDS, QUANTITIES, SETTINGS, Cell, Line, Outcome, Repetition, Task
+    from coverage import BOUNDS, QUANTITIES, SETTINGS, Cell, Outcome, Repetition, Task
 else:
     # under a name of its own: "coverage" may be the tool that measures the tests
     spec = importlib.util.spec_from_file_location("coverage_experiment", SCRIPT)
     experiment = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(experiment)
     BOUNDS, QUANTITIES, SETTINGS = experiment.BOUNDS, experiment.QUANTITIES, experiment.SETTINGS
-    Cell, Line, Task = experiment.Cell, experiment.Line, experiment.Task
+    Cell, Task = experiment.Cell, experiment.Task
     Outcome, Repetition = experiment.Outcome, experiment.Repetition
 
 N, REPETITIONS = 1_000, 40
@@ -106,6 +107,8 @@ def test_the_estimates_are_those_of_the_audit(setting: str) -> None:
     )
     assert found["partition"].estimate == audit.partition_bound
     assert found["crossfit"].estimate == audit.crossfit_bound
+    twin = epiloss.audit(sample.y, sample.scores, sample.X, method="twin", random_state=seed)
+    assert found["twin"].estimate == twin.grouping_loss
     assert found["calibration_loss"].estimate == audit.calibration_loss
     assert found["score"].estimate == audit.score
 
@@ -168,6 +171,105 @@ def test_summary_of_known_outcomes() -> None:
     assert [line.peer_repetitions, line.peer_rmse_ratio] == pytest.approx([2, 2])
 
 
+def test_the_twin_estimate_is_judged_by_its_own_mean_and_by_a_one_sided_limit() -> None:
+    truth = SETTINGS["smooth"].truth().grouping_loss
+    values = truth + np.array([-4.0, 0.0, 1.0, 1.7])  # each with a standard error of 1
+    found = [outcome(value, value - 1.96, value + 1.96, float("nan")) for value in values]
+    repetitions = [
+        Repetition(Cell("smooth", 1_000), dict.fromkeys(QUANTITIES, one), float("nan")) for one in found
+    ]
+    line = {one.quantity: one for one in experiment.summarise(repetitions)}["twin"]
+    assert line.coverage == 0.5  # of 0.9, -0.43, -1 and -1.77 more than the truth
+    assert line.validity == 0.75  # 1.7 > 1.645
+
+
+TRUTHS = {"dense 400": 4_000, "sparse 768": 4_000, "interaction": 50_000, "ten scores": 50_000}
+
+
+@pytest.mark.parametrize("setting", TRUTHS)
+def test_the_truth_of_a_setting_of_our_own_is_that_of_many_rows(setting: str) -> None:
+    # one sample each: within four standard errors
+    rows = SETTINGS[setting].sample(TRUTHS[setting])
+    truth = SETTINGS[setting].truth()
+    for found, known in (
+        ((rows.q - rows.c) ** 2, truth.grouping_loss),
+        ((rows.scores - rows.y) ** 2, truth.score),
+    ):
+        assert abs(found.mean() - known) < 4 * found.std(ddof=1) / np.sqrt(len(found))
+    assert truth.calibration_loss == pytest.approx(0, abs=1e-12)
+
+
+def test_the_settings_of_our_own_have_the_columns_and_scores_that_they_are_named_after() -> None:
+    assert [experiment.n_columns(name) for name in TRUTHS] == [400, 768, 10, 5]
+    assert len(np.unique(SETTINGS["ten scores"].sample(2_000).scores)) == 10
+    assert SETTINGS["ten scores null"].truth().grouping_loss == 0
+
+
+def test_a_wide_setting_has_estimates_but_no_targets_of_the_bounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(experiment, "MOST_COLUMNS", 4)
+    experiment.reference_sample.cache_clear()
+    todo = experiment.tasks([Cell("ten scores", 200)], 2, seed=5, peer_repetitions=0)
+    found = experiment.summarise(map(experiment.run_task, todo))
+    experiment.reference_sample.cache_clear()
+    lines = {line.quantity: line for line in found}
+    assert all(np.isnan(lines[name].coverage) for name in BOUNDS)
+    assert not np.isnan(lines["twin"].coverage)
+    assert "nan" not in experiment.as_table(found, peer=None)
+
+
+def made_up(quantity: str = "twin", **changes: Any) -> Line:
+    values: dict[str, Any] = {
+        "setting": "smooth",
+        "n": 10_000,
+        "quantity": quantity,
+        "repetitions": 200,
+        "truth": 0.01,
+        "mean": 0.0095,
+        "sd": 0.001,
+        "bias": -0.0005,
+        "rmse": 0.001 if quantity == "twin" else 0.002,
+        "tightness": 0.95,
+        "coverage": 0.95,
+        "coverage_on_rows": float("nan"),
+        "validity": 0.97,
+        "rejected": 1.0,
+        "peer_repetitions": 20,
+        "peer_rmse_ratio": 2.0,
+    }
+    return Line(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        ({}, None),
+        ({"tightness": 0.84}, "tightness at least 0.85"),
+        ({"tightness": 0.7, "n": 1_000}, None),
+        ({"tightness": 0.64, "n": 1_000}, "tightness at least 0.65"),
+        ({"tightness": 0.64, "n": 1_000, "setting": "dense 400"}, None),  # too many columns
+        ({"bias": 0.0002}, "mean at most 2 standard errors above"),
+        ({"rmse": 0.0021}, "RMSE below the cross-fitted bound's"),
+        ({"peer_rmse_ratio": 0.9}, "RMSE below glest's"),
+        ({"coverage": 0.91}, "interval covers"),
+        ({"coverage": 0.99}, "interval covers"),
+        ({"validity": 0.93}, "one-sided limit"),
+        ({"truth": 0.0, "tightness": float("nan"), "rejected": 0.05}, None),
+        ({"truth": 0.0, "tightness": float("nan"), "rejected": 0.07}, "level"),
+    ],
+)
+def test_the_targets_of_the_twin_estimate_can_be_missed(
+    changes: dict[str, Any], missed: str | None
+) -> None:
+    mine = made_up(**changes)
+    rival = made_up("crossfit", setting=mine.setting, n=mine.n)
+    verdicts = judge([rival, mine], {"smooth": 2, "dense 400": 400})
+    failed = [one for one in verdicts if one.missed]
+    assert [one.target.startswith(missed or "") for one in failed] == [True] * (missed is not None)
+    assert all(str(one).startswith("MISSED" if one.missed else "met ") for one in verdicts)
+
+
 @pytest.mark.slow
 def test_the_script_saves_the_same_file_for_any_number_of_jobs(tmp_path: Path) -> None:
     texts = set()
@@ -201,6 +303,17 @@ def test_a_missing_peer_is_told_in_a_line() -> None:
     table = experiment.as_table(found, peer=False)
     assert table.splitlines()[-1].startswith("glest is not installed")
     assert "nan" not in table
+
+
+def test_sizes_can_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "has_peer", lambda: False)
+    run = ["--settings", "ten scores", "--sizes", "1000", "--repetitions", "2", "--jobs", "1"]
+    experiment.main([*run, "--output", str(tmp_path / "x.csv")])
+    rows = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
+    assert {row["n"] for row in rows} == {"1000"}
+    assert "Targets of the twin estimate." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("wrong", [("--repetitions", "1"), ("--jobs", "0"), ("--seed", "-1")])

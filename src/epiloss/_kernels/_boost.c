@@ -1,8 +1,9 @@
 /* Boosted histogram trees on one-byte codes: many small trees, each of what the ones before have left.
  *
  * boosting.py says the same in NumPy and gives the same bits: gradients and hessians are summed as whole
- * numbers of 2^-20, and gains, values and probabilities are computed by the same floating-point
- * operations in the same order (built with -ffp-contract=off).
+ * numbers, and gains, values and probabilities are computed by the same floating-point operations in the
+ * same order (built with -ffp-contract=off). The sums of a code are one number, hessians in the upper 32
+ * bits and gradients in the lower; units are powers of 2 in which no sum can leave its bits.
  */
 #include <math.h>
 #include <stdint.h>
@@ -10,33 +11,23 @@
 
 #include "_kernel.h"
 
-#define AT_ONCE 4        /* columns that are counted together */
-#define SCALE 1048576.0  /* 2^20 */
-#define LANES 16         /* rows that go down a tree together */
-#define NUMBERS 63       /* codes but for that of missing values */
+#define AT_ONCE 4       /* columns that are looked at together */
+#define BITS 30         /* of the largest sum */
+#define MOST_LEAVES 64  /* of a tree */
+#define SMALLER 0x1p-16
+#define ROWS_AT_ONCE 256
+#define ROWS_IN_CACHE 8192
+#define LANES 16 /* codes that are looked at together */
+#define TINY 1e-6f /* part of what a leaf explains that a split must add */
+#define NUMBERS 63 /* codes but for that of missing values */
 
-/* The sums of a code: gradients and hessians. */
-#if defined(__GNUC__)
-typedef int64_t Pair __attribute__((vector_size(16)));
-#define PAIR(g, h) ((Pair){(g), (h)})
-#define GRADIENT(pair) ((pair)[0])
-#define HESSIAN(pair) ((pair)[1])
-#define ADD(bin, pair) ((bin) += (pair))
-#define SUBTRACT(bin, pair) ((bin) -= (pair))
-#else
-typedef struct {
-    int64_t g, h;
-} Pair;
-static Pair make_pair(int64_t g, int64_t h) {
-    Pair pair = {g, h};
-    return pair;
-}
-#define PAIR(g, h) make_pair((g), (h))
-#define GRADIENT(pair) ((pair).g)
-#define HESSIAN(pair) ((pair).h)
-#define ADD(bin, pair) ((bin).g += (pair).g, (bin).h += (pair).h)
-#define SUBTRACT(bin, pair) ((bin).g -= (pair).g, (bin).h -= (pair).h)
-#endif
+typedef int64_t Sums;
+
+static inline int32_t gradients(Sums sums) { return (int32_t)(uint32_t)sums; }
+/* In units in which the square times a hessian is no infinite float. */
+static inline float smaller(int32_t g) { return (float)g * (float)SMALLER; }
+
+static inline int32_t hessians(Sums sums) { return (int32_t)((sums - gradients(sums)) >> 32); }
 
 /* A node: a leaf has no left child (-1); the right child is next to the left one. */
 typedef struct {
@@ -47,8 +38,9 @@ typedef struct {
 
 /* A leaf that may be split, and the best split known of it. */
 typedef struct {
-    int64_t first, n, g, h, left_g, left_h;
-    double gain;
+    int64_t first, n;
+    Sums all, left;
+    float gain;
     int32_t node, depth, place, column;
     uint8_t code, missing_left;
 } Leaf;
@@ -57,14 +49,29 @@ typedef struct {
     const uint8_t *codes;
     const int32_t *columns;
     int64_t stride, n_columns;
-    Pair *pairs, *bins;
+    Sums *own, *bins;
     int32_t *rows, *spare;
+    const uint8_t *last; /* code of a value in each column */
     double ridge, least;
 } Ground;
 
+/* The place of the lowest bit that is set; there is one. */
+static inline int lowest_bit(uint64_t bits) {
+#if defined(__GNUC__)
+    return __builtin_ctzll(bits);
+#else
+    int place = 0;
+    while (!(bits >> place & 1)) place++;
+    return place;
+#endif
+}
+
+/* Round to a whole number, to even ones from the middle; of sizes below 2^51. */
+static inline double rounded(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
+
 /* e^x by basic operations only, so that every implementation has the same bits. */
 static double plain_exp(double x) {
-    const double k = nearbyint(x * 1.4426950408889634);
+    const double k = rounded(x * 1.4426950408889634);
     const double f = (x - k * 0.693145751953125) - k * 1.4286068203094172e-06;
     double series = 1.0;
     for (int i = 13; i > 0; i--) series = 1.0 + series * f / (double)i;
@@ -76,71 +83,89 @@ static double plain_expit(double x) {
     return 1.0 / (1.0 + plain_exp(-near));
 }
 
+/* Return the unit, as its inverse, in which the sum of n numbers of at most this size has its bits. */
+static double units(int64_t n, double largest) {
+    int exponent = 0;
+    if (!(largest > 0.0)) return 1.0;
+    frexp((double)n * largest, &exponent);
+    return ldexp(1.0, BITS - exponent);
+}
+
 /* Add up the rows of each code, in four columns at a time. */
-static void count_four(Pair (*bins)[CODES], const Ground *all, const int32_t *columns,
+static void count_four(Sums (*bins)[CODES], const Ground *all, const int32_t *columns,
                        const int32_t *rows, int64_t n) {
     const uint8_t *a = all->codes + columns[0] * all->stride, *b = all->codes + columns[1] * all->stride;
     const uint8_t *c = all->codes + columns[2] * all->stride, *d = all->codes + columns[3] * all->stride;
     for (int64_t i = 0; i < n; i++) {
         const int32_t row = rows[i];
-        const Pair pair = all->pairs[row];
-        ADD(bins[0][a[row]], pair);
-        ADD(bins[1][b[row]], pair);
-        ADD(bins[2][c[row]], pair);
-        ADD(bins[3][d[row]], pair);
+        const Sums own = all->own[row];
+        bins[0][a[row]] += own;
+        bins[1][b[row]] += own;
+        bins[2][c[row]] += own;
+        bins[3][d[row]] += own;
     }
 }
 
-static void count(const Ground *all, Pair *bins, const int32_t *rows, int64_t n) {
+static void count(const Ground *all, Sums *bins, const int32_t *rows, int64_t n) {
     int64_t j = 0;
     memset(bins, 0, (size_t)(all->n_columns * CODES) * sizeof *bins);
     for (; j + AT_ONCE <= all->n_columns; j += AT_ONCE)
-        count_four((Pair(*)[CODES])(bins + j * CODES), all, all->columns + j, rows, n);
+        count_four((Sums(*)[CODES])(bins + j * CODES), all, all->columns + j, rows, n);
     for (; j < all->n_columns; j++) {
         const uint8_t *column = all->codes + all->columns[j] * all->stride;
-        for (int64_t i = 0; i < n; i++) ADD(bins[j * CODES + column[rows[i]]], all->pairs[rows[i]]);
+        for (int64_t i = 0; i < n; i++) bins[j * CODES + column[rows[i]]] += all->own[rows[i]];
     }
 }
 
-static inline double explained(double g, double h, double ridge) { return g * g / (h + ridge); }
+/* What splits of a leaf at so many codes (a multiple of LANES) would add to what it explains, where both
+ * sides have weight enough, as the bits of floats: positive ones are in the order of whole numbers, and
+ * loops without branches take many at once. Returns the largest. */
+WIDE static int32_t gains(const Sums *left, int n_codes, Sums whole, float ridge, float least,
+                          int32_t *gain) {
+    const float g = smaller(gradients(whole)), h = (float)hessians(whole), base = g * g / (h + ridge);
+    float added[CODES], lighter[CODES];
+    int32_t top = 0;
+    for (int code = 0; code < n_codes; code++) {
+        const float left_g = smaller(gradients(left[code])), left_h = (float)hessians(left[code]);
+        const float right_g = g - left_g, right_h = h - left_h;
+        const float a = left_h + ridge, b = right_h + ridge;
+        added[code] = (left_g * left_g * b + right_g * right_g * a) / (a * b) - base;
+        lighter[code] = left_h < right_h ? left_h : right_h;
+    }
+    memcpy(gain, added, (size_t)n_codes * sizeof *gain);
+    for (int code = 0; code < n_codes; code++) gain[code] = lighter[code] >= least ? gain[code] : -1;
+    for (int code = 0; code < n_codes; code++) top = gain[code] > top ? gain[code] : top;
+    return top;
+}
 
 /* Find the best split of a leaf. On a tie the first column wins, then missing values on the right, then
  * the lowest code. */
-WIDE static void scan(const Ground *all, Leaf *leaf) {
-    const double g = (double)leaf->g, h = (double)leaf->h, whole = explained(g, h, all->ridge);
-    leaf->gain = 0.0;
+static void scan(const Ground *all, Leaf *leaf) {
+    const float g = smaller(gradients(leaf->all)), h = (float)hessians(leaf->all);
+    const float ridge = (float)all->ridge, least = (float)all->least;
+    leaf->gain = TINY * (g * g / (h + ridge)); /* less is rounding */
     leaf->column = -1;
     for (int64_t j = 0; j < all->n_columns; j++) {
-        const Pair *bins = all->bins + (leaf->place * all->n_columns + j) * CODES;
-        double below_g[CODES], below_h[CODES], gain[CODES];
-        int64_t sum_g = 0, sum_h = 0;
-        for (int code = 0; code < NUMBERS; code++) {
-            below_g[code] = (double)(sum_g += GRADIENT(bins[code]));
-            below_h[code] = (double)(sum_h += HESSIAN(bins[code]));
-        }
-        const double missing_g = (double)GRADIENT(bins[MISSING]);
-        const double missing_h = (double)HESSIAN(bins[MISSING]);
-        const int present = missing_h > 0 || missing_g != 0; /* rows may weigh too little to count */
+        const Sums *bins = all->bins + (leaf->place * all->n_columns + j) * CODES;
+        const int n_codes = (all->last[j] / LANES + 1) * LANES, present = bins[MISSING] != 0;
+        Sums left[CODES], sum = 0;
+        int32_t gain[CODES];
+        for (int code = 0; code < n_codes; code++) left[code] = sum += code == MISSING ? 0 : bins[code];
         for (int side = 0; side <= present; side++) {
-            const double more_g = side ? missing_g : 0.0, more_h = side ? missing_h : 0.0;
-            double top = leaf->gain;
-            for (int code = 0; code < NUMBERS; code++) {
-                const double left_g = below_g[code] + more_g, left_h = below_h[code] + more_h;
-                const double right_g = g - left_g, right_h = h - left_h;
-                const double both = explained(left_g, left_h, all->ridge) +
-                                    explained(right_g, right_h, all->ridge) - whole;
-                gain[code] = left_h >= all->least && right_h >= all->least ? both : -1.0;
-            }
-            for (int code = 0; code < NUMBERS; code++) top = gain[code] > top ? gain[code] : top;
-            if (!(top > leaf->gain)) continue;
+            if (side)
+                for (int code = 0; code < n_codes; code++) left[code] += bins[MISSING];
+            const int32_t top = gains(left, n_codes, leaf->all, ridge, least, gain);
+            float best;
+            memcpy(&best, &top, sizeof best);
+            if (!(best > leaf->gain)) continue;
             int code = 0;
             while (gain[code] != top) code++;
-            leaf->gain = top;
+            leaf->gain = best;
             leaf->column = (int32_t)j;
             leaf->code = (uint8_t)code;
-            leaf->missing_left = (uint8_t)(present ? side : below_h[code] >= h - below_h[code]);
-            leaf->left_g = (int64_t)(below_g[code] + more_g);
-            leaf->left_h = (int64_t)(below_h[code] + more_h);
+            leaf->left = left[code];
+            const float left_h = (float)hessians(leaf->left);
+            leaf->missing_left = (uint8_t)(present ? side : left_h >= h - left_h);
         }
     }
 }
@@ -165,8 +190,8 @@ static int64_t divide(const Ground *all, const Leaf *leaf) {
     return left;
 }
 
-static Leaf leaf_at(int64_t first, int64_t n, int64_t g, int64_t h, int64_t node, int32_t depth) {
-    const Leaf leaf = {first, n, g, h, 0, 0, 0.0, (int32_t)node, depth, 0, -1, 0, 0};
+static Leaf leaf_at(int64_t first, int64_t n, Sums all, int64_t node, int32_t depth) {
+    const Leaf leaf = {first, n, all, 0, 0.0f, (int32_t)node, depth, 0, -1, 0, 0};
     return leaf;
 }
 
@@ -174,16 +199,16 @@ static Leaf leaf_at(int64_t first, int64_t n, int64_t g, int64_t h, int64_t node
 static void survey(const Ground *all, Leaf *a, Leaf *b, int32_t parent, int32_t place) {
     Leaf *small = a->n <= b->n ? a : b, *large = a->n <= b->n ? b : a;
     const int64_t width = all->n_columns * CODES;
-    const int small_opens = (double)small->h >= 2 * all->least;
-    const int large_opens = (double)large->h >= 2 * all->least;
+    const int small_opens = hessians(small->all) >= 2 * all->least;
+    const int large_opens = hessians(large->all) >= 2 * all->least;
     if (!small_opens && !large_opens) return;
     small->place = place;
     large->place = parent;
-    Pair *own = all->bins + place * width, *rest = all->bins + parent * width;
+    Sums *own = all->bins + place * width, *rest = all->bins + parent * width;
     count(all, own, all->rows + small->first, small->n);
     if (small_opens) scan(all, small);
     if (!large_opens) return;
-    for (int64_t k = 0; k < width; k++) SUBTRACT(rest[k], own[k]);
+    for (int64_t k = 0; k < width; k++) rest[k] -= own[k];
     scan(all, large);
 }
 
@@ -208,9 +233,9 @@ static int64_t grow(const Ground *all, Leaf *leaves, BoostNode *nodes, int64_t m
         node->code = leaf.code;
         node->missing_left = leaf.missing_left;
         nodes[n_nodes] = nodes[n_nodes + 1] = none;
-        Leaf a = leaf_at(leaf.first, n_left, leaf.left_g, leaf.left_h, n_nodes, leaf.depth + 1);
-        Leaf b = leaf_at(leaf.first + n_left, leaf.n - n_left, leaf.g - leaf.left_g,
-                         leaf.h - leaf.left_h, n_nodes + 1, leaf.depth + 1);
+        Leaf a = leaf_at(leaf.first, n_left, leaf.left, n_nodes, leaf.depth + 1);
+        Leaf b = leaf_at(leaf.first + n_left, leaf.n - n_left, leaf.all - leaf.left, n_nodes + 1,
+                         leaf.depth + 1);
         /* the children of the last split stay leaves */
         if (n_leaves + 1 < most && a.depth < deepest)
             survey(all, &a, &b, leaf.place, (int32_t)n_leaves);
@@ -221,69 +246,203 @@ static int64_t grow(const Ground *all, Leaf *leaves, BoostNode *nodes, int64_t m
     return n_leaves;
 }
 
+/* The gradient and the hessian of each row. */
+static void slopes(int64_t n, const double *target, const double *weight, const double *offset,
+                   const double *total, double *g, double *h) {
+    if (!offset)
+        for (int64_t i = 0; i < n; i++) {
+            g[i] = target[i] - weight[i] * total[i];
+            h[i] = weight[i];
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            const double p = plain_expit(offset[i] + total[i]);
+            g[i] = weight[i] * (target[i] - p);
+            h[i] = weight[i] * (p * (1.0 - p));
+        }
+}
+
+static void largest_sizes(int64_t n, const double *g, const double *h, double *largest) {
+    largest[0] = largest[1] = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fabs(g[i]);
+        largest[0] = size > largest[0] ? size : largest[0];
+        largest[1] = h[i] > largest[1] ? h[i] : largest[1];
+    }
+}
+
+/* Put gradient and hessian of each row into one number, in units of either; return the sum. */
+static Sums put_together(int64_t n, const double *g, const double *h, const double *largest, Sums *own,
+                         int32_t *rows) {
+    const double of_g = units(n, largest[0]), of_h = units(n, largest[1]);
+    Sums sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t in_g = (int64_t)rounded(g[i] * of_g), in_h = (int64_t)rounded(h[i] * of_h);
+        own[i] = in_h * ((int64_t)1 << 32) + in_g;
+        rows[i] = (int32_t)i;
+        sum += own[i];
+    }
+    return sum;
+}
+
+/* The highest code of a value in each column. */
+static void last_codes(const Ground *all, int64_t n, uint8_t *last) {
+    for (int64_t j = 0; j < all->n_columns; j++) {
+        const uint8_t *column = all->codes + all->columns[j] * all->stride;
+        uint8_t top = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t code = column[i] == MISSING ? 0 : column[i];
+            top = code > top ? code : top;
+        }
+        last[j] = top;
+    }
+}
+
 /* Boost n_trees trees. Without offset the target is a residual in units of the weight: trees are fitted
  * to target - weight * total with hessian weight. With offset (log-odds) the target is a label, and trees
  * climb the weighted log-likelihood. total, the sum of the trees for each row, begins with what it holds.
  *
- * settings: rate, ridge, least hessian of a leaf, least gain of a split. bins: (leaves, columns, 64);
- * nodes: (trees, 2 leaves - 1). */
+ * settings: rate, ridge, least hessian of a leaf (more than 0), least gain of a split. slope: (2, n);
+ * last: a byte a column; bins: (leaves, columns, 64); nodes: (trees, 2 leaves - 1). */
 EXPORT void epiloss_boost(const uint8_t *codes, int64_t stride, const int32_t *columns,
                           int64_t n_columns, int64_t n, const double *target, const double *weight,
                           const double *offset, double *total, const double *settings, int64_t n_trees,
-                          int64_t most, int64_t deepest, Pair *pairs, int32_t *rows, int32_t *spare,
-                          Pair *bins, Leaf *leaves, BoostNode *nodes) {
-    const double rate = settings[0], ridge = settings[1] * SCALE, least = settings[2] * SCALE;
-    const Ground all = {codes, columns, stride, n_columns, pairs, bins, rows, spare, ridge, least};
+                          int64_t most, int64_t deepest, double *slope, uint8_t *last, Sums *own,
+                          int32_t *rows, int32_t *spare, Sums *bins, Leaf *leaves, BoostNode *nodes) {
+    Ground all = {codes, columns, stride, n_columns, own, bins, rows, spare, last, 0.0, 0.0};
+    last_codes(&all, n, last);
     for (int64_t tree = 0; tree < n_trees; tree++, nodes += 2 * most - 1) {
-        int64_t g = 0, h = 0;
-        for (int64_t i = 0; i < n; i++) {
-            double gradient = target[i] - weight[i] * total[i], hessian = weight[i];
-            if (offset) {
-                const double p = plain_expit(offset[i] + total[i]);
-                gradient = weight[i] * (target[i] - p);
-                hessian = weight[i] * (p * (1.0 - p));
-            }
-            const int64_t whole_g = (int64_t)nearbyint(gradient * SCALE);
-            const int64_t whole_h = (int64_t)nearbyint(hessian * SCALE);
-            pairs[i] = PAIR(whole_g, whole_h);
-            rows[i] = (int32_t)i;
-            g += whole_g;
-            h += whole_h;
-        }
-        leaves[0] = leaf_at(0, n, g, h, 0, 0);
-        const int64_t n_leaves = grow(&all, leaves, nodes, most, deepest, settings[3] * SCALE);
+        double largest[2];
+        slopes(n, target, weight, offset, total, slope, slope + n);
+        largest_sizes(n, slope, slope + n, largest);
+        const double of_g = units(n, largest[0]), of_h = units(n, largest[1]);
+        const Sums sum = put_together(n, slope, slope + n, largest, own, rows);
+        all.ridge = settings[1] * of_h;
+        all.least = settings[2] * of_h;
+        leaves[0] = leaf_at(0, n, sum, 0, 0);
+        const double worth = settings[3] * of_g * of_g / of_h * (SMALLER * SMALLER);
+        const int64_t n_leaves = grow(&all, leaves, nodes, most, deepest, worth);
         for (int64_t k = 0; k < n_leaves; k++) {
             const Leaf *leaf = &leaves[k];
-            const double value = rate * ((double)leaf->g / ((double)leaf->h + ridge));
+            const double g = gradients(leaf->all) / of_g, h = hessians(leaf->all) / of_h;
+            const double value = settings[0] * (g / (h + settings[1]));
             nodes[leaf->node].value = value;
             for (int64_t i = 0; i < leaf->n; i++) total[rows[leaf->first + i]] += value;
         }
     }
 }
 
-/* Add the values of n_trees trees of so many nodes to the totals of rows, given by their codes. */
+/* What the best split of all rows by each column alone explains. */
+EXPORT void epiloss_single_splits(const uint8_t *codes, int64_t stride, int64_t n_columns, int64_t n,
+                                  const double *gradient, const double *hessian, Sums *own,
+                                  int32_t *rows, float *gain) {
+    double largest[2];
+    largest_sizes(n, gradient, hessian, largest);
+    Sums bins[CODES];
+    uint8_t last = NUMBERS - 1;
+    const Sums sum = put_together(n, gradient, hessian, largest, own, rows);
+    for (int32_t j = 0; j < n_columns; j++) {
+        const Ground one = {codes, &j, stride, 1, own, bins, rows, 0, &last, 1.0, 0.5};
+        Leaf leaf = leaf_at(0, n, sum, 0, 0);
+        count(&one, bins, rows, n);
+        scan(&one, &leaf);
+        gain[j] = leaf.gain;
+    }
+}
+
+/* Add table[column][code] of all columns to the totals of rows. */
+EXPORT void epiloss_added_up(const uint8_t *codes, int64_t stride, int64_t n_columns, int64_t n,
+                             const float *table, double *total) {
+    for (int64_t first = 0; first < n; first += ROWS_AT_ONCE) {
+        const int64_t m = n - first < ROWS_AT_ONCE ? n - first : ROWS_AT_ONCE;
+        for (int64_t j = 0; j < n_columns; j++) {
+            const uint8_t *column = codes + j * stride + first;
+            const float *values = table + j * CODES;
+            for (int64_t i = 0; i < m; i++) total[first + i] += values[column[i]];
+        }
+    }
+}
+
+/* Which leaves, numbered from left to right, a row can still reach, by its code in each column that the
+ * tree splits on: the first that all of them leave is the row's (QuickScorer; Lucchese et al., 2015). */
+typedef struct {
+    int64_t n_features;
+    int32_t features[MOST_LEAVES];
+    uint64_t reach[MOST_LEAVES][CODES];
+    double values[MOST_LEAVES];
+} Exits;
+
+static uint64_t *reach_of(Exits *exits, int32_t feature) {
+    int64_t k = 0;
+    while (k < exits->n_features && exits->features[k] != feature) k++;
+    if (k == exits->n_features) {
+        exits->features[k] = feature;
+        exits->n_features++;
+        memset(exits->reach[k], 0xff, sizeof exits->reach[k]);
+    }
+    return exits->reach[k];
+}
+
+static void read_tree(const BoostNode *nodes, Exits *exits) {
+    int first[2 * MOST_LEAVES] = {0}, n_under[2 * MOST_LEAVES];
+    int64_t n = 1;
+    for (int64_t k = 0; k < n; k++)
+        if (nodes[k].left + 2 > n) n = nodes[k].left + 2;
+    for (int64_t k = n; k-- > 0;)
+        n_under[k] = nodes[k].left < 0 ? 1 : n_under[nodes[k].left] + n_under[nodes[k].left + 1];
+    exits->n_features = 0;
+    for (int64_t k = 0; k < n; k++) {
+        const BoostNode *node = &nodes[k];
+        if (node->left < 0) {
+            exits->values[first[k]] = node->value;
+            continue;
+        }
+        first[node->left] = first[k];
+        first[node->left + 1] = first[k] + n_under[node->left];
+        const uint64_t right = ~((((uint64_t)1 << n_under[node->left]) - 1) << first[k]);
+        uint64_t *reach = reach_of(exits, node->feature);
+        for (int code = node->code + 1; code < NUMBERS; code++) reach[code] &= right;
+        if (!node->missing_left) reach[MISSING] &= right;
+    }
+    while (exits->n_features % AT_ONCE) { /* columns of which no code leaves anything out */
+        exits->features[exits->n_features] = exits->features[0];
+        memset(exits->reach[exits->n_features++], 0xff, sizeof exits->reach[0]);
+    }
+}
+
+/* Add the value of the leaf that each of m rows reaches to its total. */
+static void add_exits(const Exits *exits, const uint8_t *codes, int64_t stride, const int32_t *rows,
+                      int64_t m, double *total) {
+    uint64_t open[ROWS_AT_ONCE];
+    for (int64_t i = 0; i < m; i++) open[i] = ~(uint64_t)0;
+    for (int64_t k = 0; k < exits->n_features; k += AT_ONCE) {
+        const uint64_t(*reach)[CODES] = exits->reach + k;
+        const uint8_t *a = codes + exits->features[k] * stride;
+        const uint8_t *b = codes + exits->features[k + 1] * stride;
+        const uint8_t *c = codes + exits->features[k + 2] * stride;
+        const uint8_t *d = codes + exits->features[k + 3] * stride;
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t row = rows ? rows[i] : i;
+            open[i] &= reach[0][a[row]] & reach[1][b[row]] & reach[2][c[row]] & reach[3][d[row]];
+        }
+    }
+    for (int64_t i = 0; i < m; i++) total[i] += exits->values[lowest_bit(open[i])];
+}
+
+/* Add the values of n_trees trees of so many nodes to the totals of rows, given by their codes. Without
+ * rows they are the first n. As many at a time as stay in the cache go through all trees. */
 EXPORT void epiloss_boosted(const uint8_t *codes, int64_t stride, const int32_t *rows, int64_t n,
                             const BoostNode *nodes, int64_t n_trees, int64_t n_nodes, double *total) {
-    for (int64_t first = 0; first < n; first += LANES) {
-        const int64_t m = n - first < LANES ? n - first : LANES;
-        double sum[LANES];
-        for (int64_t i = 0; i < m; i++) sum[i] = total[first + i];
+    Exits exits;
+    for (int64_t start = 0; start < n; start += ROWS_IN_CACHE) {
+        const int64_t end = n - start < ROWS_IN_CACHE ? n : start + ROWS_IN_CACHE;
         for (int64_t tree = 0; tree < n_trees; tree++) {
-            const BoostNode *root = nodes + tree * n_nodes;
-            int32_t at[LANES] = {0};
-            for (int moving = 1; moving;) {
-                moving = 0;
-                for (int64_t i = 0; i < m; i++) {
-                    const BoostNode *node = &root[at[i]];
-                    if (node->left < 0) continue;
-                    const uint8_t code = codes[node->feature * stride + rows[first + i]];
-                    const int is_left = code == MISSING ? node->missing_left : code <= node->code;
-                    at[i] = node->left + !is_left;
-                    moving = 1;
-                }
+            read_tree(nodes + tree * n_nodes, &exits);
+            for (int64_t first = start; first < end; first += ROWS_AT_ONCE) {
+                const int64_t m = end - first < ROWS_AT_ONCE ? end - first : ROWS_AT_ONCE;
+                const uint8_t *own = rows ? codes : codes + first;
+                add_exits(&exits, own, stride, rows ? rows + first : 0, m, total + first);
             }
-            for (int64_t i = 0; i < m; i++) sum[i] += root[at[i]].value;
         }
-        for (int64_t i = 0; i < m; i++) total[first + i] = sum[i];
     }
 }

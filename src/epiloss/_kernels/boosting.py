@@ -1,12 +1,13 @@
 """Boosted histogram trees in NumPy: the reference of ``_boost.c``, bit for bit.
 
-Gradients and hessians are summed as whole numbers of 2**-20, so that no order of adding matters; gains,
-values and probabilities are computed by the operations of the compiled version, in the same order.
+Gradients and hessians are summed as whole numbers, so that no order of adding matters; gains, values and
+probabilities are computed by the operations of the compiled version, in the same order. The unit is a
+power of 2 in which sums have 31 bits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,10 @@ from numpy.typing import NDArray
 from epiloss._kernels.reference_trees import MISSING, N_CODES, Bytes, Records
 from epiloss._typing import Floats
 
-SCALE = 2.0**20
+BITS, MOST_LEAVES = 30, 64
+NO_GAIN = np.float32(0.0)
+SMALLER = np.float32(2.0**-16)  # in which the square of a gradient is no infinite float
+TINY = np.float32(1e-6)  # part of what a leaf explains that a split must add
 BOOSTED = np.dtype(
     [("value", "f8"), ("left", "i4"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")],
     align=True,
@@ -22,8 +26,8 @@ BOOSTED = np.dtype(
 # of the compiled version, which keeps leaves in memory that is made here
 LEAF = np.dtype(
     [
-        *((name, "i8") for name in ("first", "n", "g", "h", "left_g", "left_h")),
-        ("gain", "f8"),
+        *((name, "i8") for name in ("first", "n", "all", "left")),
+        ("gain", "f4"),
         *((name, "i4") for name in ("node", "depth", "place", "column")),
         ("code", "u1"),
         ("missing_left", "u1"),
@@ -35,7 +39,10 @@ Places = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees grow: a leaf must have a hessian of ``least``, and a split must gain ``worth``."""
+    """How trees grow: a leaf must have a hessian of ``least``, and a split must gain ``worth``.
+
+    Trees have at most 64 leaves, and ``least`` is more than 0.
+    """
 
     n_trees: int
     n_leaves: int
@@ -44,6 +51,10 @@ class Growth:
     ridge: float
     least: float
     worth: float = 0.0
+
+    def __post_init__(self) -> None:
+        assert self.n_leaves <= MOST_LEAVES
+        assert self.least > 0
 
     @property
     def settings(self) -> Floats:
@@ -80,16 +91,29 @@ def boost(
         if offset is not None:
             p = plain_expit(offset + total)
             gradient, hessian = weight * (target - p), weight * (p * (1.0 - p))
-        pairs = np.rint(np.stack([gradient, hessian]) * SCALE).astype(np.int64)
-        for leaf in _grown(codes, columns, pairs, tree, growth):
-            value = growth.rate * (float(leaf.g) / (float(leaf.h) + growth.ridge * SCALE))
+        of_g, of_h = _units(gradient), _units(hessian)
+        pairs = np.rint(np.stack([gradient * of_g, hessian * of_h])).astype(np.int64)
+        worth = growth.worth * of_g * of_g / of_h * float(SMALLER) ** 2
+        in_units = replace(growth, ridge=growth.ridge * of_h, least=growth.least * of_h, worth=worth)
+        for leaf in _grown(codes, columns, pairs, tree, in_units):
+            value = growth.rate * (leaf.g / of_g / (leaf.h / of_h + growth.ridge))
             tree["value"][leaf.node] = value
             total[leaf.rows] += value
     return nodes
 
 
-def boosted(codes: Bytes, rows: Places, nodes: Records, total: Floats) -> None:
-    """Add the values of trees to the totals of rows, given by their codes, in place."""
+def _units(numbers: Floats) -> float:
+    """Return the unit, as its inverse, in which the sum of such numbers has its bits."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    return float(np.ldexp(1.0, BITS - np.frexp(len(numbers) * largest)[1])) if largest > 0 else 1.0
+
+
+def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) -> None:
+    """Add the values of trees to the totals of rows, given by their codes, in place.
+
+    Without ``rows`` they are all that there are codes of.
+    """
+    rows = np.arange(codes.shape[1], dtype=np.int32) if rows is None else rows
     for tree in nodes:
         at = np.zeros(len(rows), np.int64)
         below = np.flatnonzero(tree["left"][at] >= 0)
@@ -100,6 +124,25 @@ def boosted(codes: Bytes, rows: Places, nodes: Records, total: Floats) -> None:
             at[below] = node["left"] + ~left
             below = below[tree["left"][at[below]] >= 0]
         total += tree["value"][at]
+
+
+def added_up(codes: Bytes, table: NDArray[np.float32], total: Floats) -> None:
+    """Add ``table[column, code]`` of all columns to the totals of rows with codes (columns, rows)."""
+    for column, values in zip(codes, table, strict=True):
+        total += values[column]
+
+
+def single_splits(codes: Bytes, gradient: Floats, hessian: Floats) -> NDArray[np.float32]:
+    """Return what the best split of all rows by each column alone explains, in no known unit."""
+    pairs = np.rint(np.stack([gradient * _units(gradient), hessian * _units(hessian)])).astype(np.int64)
+    growth = Growth(1, 2, 1, 1.0, ridge=1.0, least=0.5)  # in units: some weight on either side
+    gains = np.zeros(len(codes), np.float32)
+    every = np.arange(pairs.shape[1])
+    for j in range(len(codes)):
+        leaf = _Leaf.of(every, pairs, 0, 0)
+        _scan(codes, np.array([j], np.int32), pairs, leaf, growth)
+        gains[j] = leaf.gain
+    return gains
 
 
 def plain_expit(x: Floats) -> Floats:
@@ -127,7 +170,7 @@ class _Leaf:
     h: int
     node: int
     depth: int
-    gain: float = 0.0
+    gain: np.float32 = NO_GAIN
     column: int = -1
     code: int = 0
     missing_left: int = 0
@@ -149,7 +192,7 @@ def _grown(
     while len(leaves) < growth.n_leaves:
         best = int(np.argmax([leaf.gain for leaf in leaves]))
         leaf = leaves[best]
-        if leaf.column < 0 or not leaf.gain > growth.worth * SCALE:
+        if leaf.column < 0 or not leaf.gain > growth.worth:
             break
         code = codes[columns[leaf.column], leaf.rows]
         left = np.where(code == MISSING, leaf.missing_left > 0, code <= leaf.code)
@@ -159,7 +202,7 @@ def _grown(
             children.append(_Leaf.of(leaf.rows[side], pairs, n_nodes + k, leaf.depth + 1))
         if len(leaves) + 1 < growth.n_leaves and leaf.depth + 1 < growth.deepest:
             for child in children:
-                if float(child.h) >= 2 * growth.least * SCALE:
+                if float(child.h) >= 2 * growth.least:
                     _scan(codes, columns, pairs, child, growth)
         leaves[best] = children[0]
         leaves.append(children[1])
@@ -172,25 +215,29 @@ def _scan(codes: Bytes, columns: Places, pairs: NDArray[np.int64], leaf: _Leaf, 
 
     On a tie the first column wins, then missing values on the right, then the lowest code.
     """
-    g, h, ridge, least = float(leaf.g), float(leaf.h), growth.ridge * SCALE, growth.least * SCALE
+    g, h, ridge, least = np.array([leaf.g, leaf.h, growth.ridge, growth.least], np.float32)
+    g = g * SMALLER
     whole = g * g / (h + ridge)
+    leaf.gain = TINY * whole  # less is rounding
     some = pairs[:, leaf.rows]
     for j, column in enumerate(columns):
         bins = np.zeros((2, N_CODES), np.int64)
         code = codes[column, leaf.rows]
         np.add.at(bins[0], code, some[0])
         np.add.at(bins[1], code, some[1])
-        below_g, below_h = np.cumsum(bins[:, :MISSING], axis=1).astype(float)
-        missing_g, missing_h = bins[:, MISSING].astype(float)
-        present = missing_h > 0 or missing_g != 0  # rows may weigh too little to count
+        below, missing = np.cumsum(bins[:, :MISSING], axis=1), bins[:, MISSING:]
+        present = bool(missing.any())  # rows may weigh too little to count
         for side in range(2 if present else 1):
-            left_g, left_h = below_g + side * missing_g, below_h + side * missing_h
+            left_g, left_h = (below + side * missing).astype(np.float32)
+            left_g = left_g * SMALLER
             right_g, right_h = g - left_g, h - left_h
-            both = left_g * left_g / (left_h + ridge) + right_g * right_g / (right_h + ridge) - whole
-            gain = np.where((left_h >= least) & (right_h >= least), both, -1.0)
+            left, right = left_h + ridge, right_h + ridge
+            with np.errstate(over="ignore", invalid="ignore"):  # of weights near 0, as compiled
+                both = (left_g * left_g * right + right_g * right_g * left) / (left * right) - whole
+            gain = np.where((left_h >= least) & (right_h >= least), both, np.float32(-1.0))
             if not gain.max() > leaf.gain:
                 continue
             place = int(gain.argmax())
-            leaf.gain, leaf.column, leaf.code = float(gain[place]), j, place
-            larger_left = below_h[place] >= h - below_h[place]
+            leaf.gain, leaf.column, leaf.code = gain[place], j, place
+            larger_left = left_h[place] >= right_h[place]
             leaf.missing_left = side if present else int(larger_left)

@@ -56,8 +56,10 @@ _windowed_lines = _function("windowed_lines", "ipppippp")
 _interpolate = _function("interpolate", "ppipipip")
 _row_keys = _function("row_keys", "piip")
 _extremes = _function("extremes", "piip")
-_boost = _function("boost", "pipiipppppiiipppppp")
+_boost = _function("boost", "pipiipppppiiipppppppp")
 _boosted = _function("boosted", "pipipiip")
+_added_up = _function("added_up", "piiipp")
+_single_splits = _function("single_splits", "piiippppp")
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
@@ -322,8 +324,9 @@ def boost(
     n, nodes = codes.shape[1], no_trees(growth)
     target, weight = (np.ascontiguousarray(one, np.float64) for one in (target, weight))
     offset = None if offset is None else np.ascontiguousarray(offset, np.float64)
-    pairs, rows, spare = np.empty((n, 2), np.int64), np.empty(n, np.int32), np.empty(n, np.int32)
-    bins = np.empty((growth.n_leaves, len(columns), N_CODES, 2), np.int64)
+    slopes, last, own = np.empty((2, n)), np.empty(len(columns), np.uint8), np.empty(n, np.int64)
+    rows, spare = np.empty(n, np.int32), np.empty(n, np.int32)
+    bins = np.empty((growth.n_leaves, len(columns), N_CODES), np.int64)
     leaves, settings = np.empty(growth.n_leaves, LEAF), growth.settings
     _boost(
         codes.ctypes.data,
@@ -339,23 +342,39 @@ def boost(
         growth.n_trees,
         growth.n_leaves,
         growth.deepest,
-        *[_address(one) for one in (pairs, rows, spare, bins, leaves, nodes)],
+        *[_address(one) for one in (slopes, last, own, rows, spare, bins, leaves, nodes)],
     )
     return nodes
 
 
-def boosted(codes: Bytes, rows: Places, nodes: Records, total: Floats) -> None:
+def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) -> None:
     """Add the values of trees to the totals of rows; see ``boosting.boosted``."""
     nodes = np.ascontiguousarray(nodes)
     _boosted(
         codes.ctypes.data,
         codes.strides[0],
         _address(rows),
-        len(rows),
+        len(total),
         _address(nodes),
         *nodes.shape,
         _address(total),
     )
+
+
+def added_up(codes: Bytes, table: NDArray[np.float32], total: Floats) -> None:
+    """Add ``table[column, code]`` of all columns to the totals of rows."""
+    place = codes.ctypes.data, codes.strides[0], *codes.shape
+    _added_up(*place, _address(np.ascontiguousarray(table)), _address(total))
+
+
+def single_splits(codes: Bytes, gradient: Floats, hessian: Floats) -> NDArray[np.float32]:
+    """Return what the best split of all rows by each column alone explains."""
+    d, n = codes.shape
+    gradient, hessian = (np.ascontiguousarray(one, np.float64) for one in (gradient, hessian))
+    own, rows, gains = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(d, np.float32)
+    arrays = [_address(one) for one in (gradient, hessian, own, rows, gains)]
+    _single_splits(codes.ctypes.data, codes.strides[0], d, n, *arrays)
+    return gains
 
 
 def _columns(values: Values) -> Records:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels.boosting import boost, boosted
+from epiloss._kernels.boosting import added_up, boost, boosted, single_splits
 from epiloss._kernels.layout import Grid, Values, order_by_code
 from epiloss._kernels.reference_trees import CATEGORY, N_EDGES, Integers, Records, grow
 from epiloss._typing import Floats
@@ -20,6 +20,7 @@ from epiloss._typing import Floats
 __all__ = [
     "add_brier",
     "add_fixed_point",
+    "added_up",
     "apply",
     "boost",
     "boosted",
@@ -35,6 +36,7 @@ __all__ = [
     "level_sets_of",
     "moments",
     "row_keys",
+    "single_splits",
     "spread_out",
     "windowed_lines",
 ]

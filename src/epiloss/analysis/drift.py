@@ -1,4 +1,4 @@
-"""One model on two data sets: whether its losses changed, on regions learned on the first."""
+"""One model on two data sets: whether its losses changed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from epiloss._random import streams
+from epiloss._random import stream, streams
 from epiloss._saving import SCHEMA, SavedAsJson, for_json
 from epiloss._threads import limited_threads
 from epiloss.analysis.two_samples import read_two_samples
 from epiloss.auditing.differences import LOSSES
 from epiloss.errors import OptionError, Remark
 from epiloss.estimate import Estimate, percent
+from epiloss.estimation.crossfit.run import is_possible
 from epiloss.estimation.inference import difference_estimate, normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import cell_of
 from epiloss.estimation.learned import Learned, Placed, fitted_curves, learn_regions, level_sets_of
@@ -23,6 +24,8 @@ from epiloss.estimation.losses import level_set_losses
 from epiloss.estimation.options import Options, read_options
 from epiloss.estimation.partition_bound import FoldResult, evaluation_of, joined_fold
 from epiloss.estimation.splits import Fold, split_folds
+from epiloss.estimation.twins.estimate import twin
+from epiloss.estimation.twins.judges import MOST_LEARNING
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.number_format import loss_spec
 from epiloss.partition import Partition, pool_small_regions
@@ -34,7 +37,7 @@ Sample: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SampleLosses:
-    """The losses of one data set; the grouping loss is a lower bound."""
+    """The losses of one data set; the grouping loss by regions is a lower bound."""
 
     n_evaluated: int
     score: Estimate
@@ -59,6 +62,7 @@ class Drift(SavedAsJson):
     n_regions: int
     confidence_level: float
     remarks: tuple[Remark, ...] = field(default=())
+    method: str = "partition"  # how the grouping loss is estimated
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; what is not finite becomes None."""
@@ -78,7 +82,9 @@ class Drift(SavedAsJson):
         for name, change in self.difference.items():
             before, after = (getattr(part, name) for part in (self.reference, self.current))
             pvalue = "" if change.pvalue is None else f"{change.pvalue:.2g}"
-            title = "grouping loss, at least" if name == "grouping_loss" else name.replace("_", " ")
+            title = name.replace("_", " ")
+            if name == "grouping_loss" and self.method != "twin":
+                title += ", at least"
             rows.append([title, f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", pvalue])
         headline = (
             f"{self.task} task, rule {self.rule}, {self.reference.n_evaluated:,} reference rows and "
@@ -94,8 +100,9 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     """Tell whether score, calibration loss and grouping loss changed between two data sets.
 
     Level sets and regions are learned on a part of the reference. Its other rows, and all current
-    ones, are then evaluated in the same regions, so that a difference is one of the data. The two
-    samples must be independent of each other.
+    ones, are then evaluated in the same regions. By twin learners (the default) the grouping loss of
+    either data set is estimated from all of its rows, with as many to learn from in both. So a
+    difference is one of the data. The two samples must be independent of each other.
 
     Parameters
     ----------
@@ -146,6 +153,9 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     folds = _on_shared_regions(learned.partition, parts)
     level = chosen.confidence_level
     first, second = (_losses(*part, level) for part in zip(parts, folds, strict=True))
+    by_twins = chosen.method == "twin" and all(map(is_possible, (old, new)))
+    if by_twins:
+        first, second = _by_twins((old, new), (first, second), chosen)
     return Drift(
         task=before.task,
         rule=chosen.rule.name,
@@ -157,6 +167,7 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
         n_regions=folds[0].stats.merge(folds[1].stats).n_cells,
         confidence_level=level,
         remarks=tuple(dict.fromkeys(before.remarks + after.remarks)),
+        method="twin" if by_twins else "partition",
     )
 
 
@@ -205,6 +216,26 @@ def _losses(part: Placed, fold: FoldResult, level: float) -> SampleLosses:
     pvalue = one_sided_pvalue(losses["grouping_loss"].value, stderr["grouping_loss"])
     losses["grouping_loss"] = replace(losses["grouping_loss"], pvalue=pvalue)
     return SampleLosses(len(part.level_set), **losses)
+
+
+def _by_twins(
+    problems: Sequence[BinaryProblem], losses: Sequence[SampleLosses], options: Options
+) -> list[SampleLosses]:
+    """Return the losses with the grouping loss by twin learners, which learn from equally many rows."""
+    most = min(MOST_LEARNING, *(len(one.labels) // 3 for one in problems))
+    learner = None if options.learner_given is None else options.learner
+    generator, found = stream(options.seed, "twin"), []
+    for problem, one in zip(problems, losses, strict=True):
+        estimate = twin(
+            problem,
+            options.confidence_level,
+            generator,
+            learner=learner,
+            most=most,
+            n_jobs=options.n_jobs,
+        ).estimate
+        found.append(replace(one, grouping_loss=estimate))
+    return found
 
 
 def _change(before: Estimate, after: Estimate, level: float) -> Estimate:

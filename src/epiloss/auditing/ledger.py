@@ -86,21 +86,25 @@ def _with_interval(estimate: Estimate, spec: str) -> str:
 
 
 def _terms(audit: Audit, spec: str) -> list[str]:
-    lines = ["lower bounds on the grouping loss"]
-    if audit.twin_estimate is not None:
-        lines = ["the grouping loss"]
-        lines.append(_bound("by twin learners, without bins", audit.twin_estimate, spec))
+    lines = ["lower bounds on the grouping loss" if audit.is_bound else "the grouping loss"]
+    twin = audit.twin_estimate
+    if twin is not None and audit.at_least is not None:
+        sure = f"at least, {percent(audit.confidence_level)} sure"
+        lines.append(_bound(sure, Estimate(audit.at_least, pvalue=twin.pvalue), spec))
     if audit.crossfit_bound is not None:
         lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound, spec))
-    lines.append(_bound(_explained_title(audit), audit.partition_bound, spec))
-    terms = [
-        ("  = plugin", audit.plugin),
-        ("  - bias of small regions", audit.bias),
-        ("  - induced by binning", audit.induced),
-        ("upper limit", audit.bounds.grouping_loss_high),
-    ]
     wide, _ = _widths(spec)
-    lines += [f"  {title:{_TITLE - 2}}{format(value, spec):>{wide}}" for title, value in terms]
+
+    def plain(title: str, value: float) -> str:
+        return f"  {title:{_TITLE - 2}}{format(value, spec):>{wide}}"
+
+    lines += [
+        plain("at most", audit.bounds.grouping_loss_high),
+        _bound(_explained_title(audit), audit.partition_bound, spec),
+        plain("  = plugin", audit.plugin),
+        plain("  - bias of small regions", audit.bias),
+        plain("  - induced by binning", audit.induced),
+    ]
     if audit.irreducible_loss is None:
         lines.append(audit.recommendation)
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
@@ -131,4 +135,4 @@ def _short(name: str) -> str:
 
 
 def _explained_title(audit: Audit) -> str:
-    return "explained by the regions" if audit.twin_estimate is None else "at least, by the regions"
+    return "explained by the regions" if audit.is_bound else "of it, by the regions"

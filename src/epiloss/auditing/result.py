@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
 from epiloss.errors import OptionError, Remark
@@ -86,6 +87,14 @@ class Audit(SavedAsJson):
     def is_bound(self) -> bool:
         """Whether the grouping loss is a lower bound: not by twin learners or repeated labels."""
         return self.twin_estimate is None and self.irreducible_loss is None
+
+    @property
+    def at_least(self) -> float | None:
+        """What the grouping loss exceeds, sure to the confidence level; None without standard error."""
+        loss = self.grouping_loss
+        if loss.stderr is None:
+            return None
+        return max(loss.value - float(ndtri(self.confidence_level)) * loss.stderr, 0.0)
 
     @property
     def without_bins(self) -> Estimate | None:

@@ -36,7 +36,7 @@ def audit(
     *,
     task: str | None = None,
     rule: str | ScoringRule = "brier",
-    method: str = "crossfit",
+    method: str = "twin",
     subgroups: Any = None,
     sample_weight: Any = None,
     clusters: Any = None,
@@ -63,8 +63,7 @@ def audit(
     """Decompose a classifier's score into calibration loss, grouping loss and remainder.
 
     The calibration loss is what a better map of the score alone could remove. The grouping loss is
-    what stays wrong among rows of equal score: it is bounded from below, on rows that had no part in
-    finding it.
+    what stays wrong among rows of equal score: it is estimated on rows that had no part in finding it.
 
     Parameters
     ----------
@@ -79,12 +78,12 @@ def audit(
         What a prediction claims. By default binary, and top-label for more than two classes.
     rule : {"brier", "log"} or ScoringRule
         The proper scoring rule.
-    method : {"crossfit", "twin", "partition", "paper"}
-        How the grouping loss in the ledger is estimated: by a cross-fitted lower bound, without bins;
-        by twin learners, whose estimate is right up to what the learner cannot express and never too
-        large on average; by the regions of a partition; or in the setting of the paper (one split, 30
-        learning rows per region). The partition's terms and regions are given with each. Where the
-        first two are not possible (no ``X``, task "joint", fewer than 100 rows), the partition leads.
+    method : {"twin", "crossfit", "partition", "paper"}
+        How the grouping loss in the ledger is estimated: by twin learners, right up to what the learner
+        cannot express and never too large on average; by a cross-fitted lower bound; by the regions of
+        a partition; or in the setting of the paper (one split, 30 learning rows per region). The first
+        two need no bins. The partition's terms and regions are given with each. Where the first two
+        are not possible (no ``X``, task "joint", fewer than 100 rows), the partition leads.
     subgroups : array-like of shape (n,) or (n, k), data frame or mapping of columns, optional
         Groups that you know (sex, hospital): each column is audited by itself, in
         ``result.subgroups``, and without ``X`` their combinations are the regions.
@@ -105,9 +104,9 @@ def audit(
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
     learner : regressor, optional
-        What the cross-fitted bound predicts with from features and score, with ``fit(X, y)`` and
-        ``predict``. Any gives a lower bound, a good one a tight bound. By default a blend of ridge
-        regressions and boosted trees.
+        What predicts the labels' residuals from features and score, with ``fit(X, y)`` and
+        ``predict``. With any the estimate is not too large on average, with a good one it is near the
+        truth. By default a ridge regression and boosted trees.
     split : float
         Fraction of rows used for learning regions; then both parts change places.
     repeats : int

@@ -119,11 +119,11 @@ def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_row
     elif problem.features is None:
         why = "without X there is nothing to learn from"
     elif problem.task == "joint":
-        why = "the cross-fitted bound conditions on one score, not on a whole vector"
+        why = "learners without bins condition on one score, not on a whole vector"
     elif not options.without_bins:
-        why = "as requested; method='crossfit' needs no bins and evaluates every row"
+        why = "as requested; method='twin' needs no bins and evaluates every row"
     else:
-        why = f"the cross-fitted bound needs {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
+        why = f"without bins it takes {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
     return f"Headline: by regions ({why})"
 
 

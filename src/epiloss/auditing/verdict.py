@@ -1,15 +1,16 @@
 """The audit in one sentence: fine as it is, recalibrate, repair by region, or too little data to tell.
 
-A loss matters if it is at least ``tolerance`` times the score of knowing nothing but the base rate: by
-default 1%, which for a balanced binary task and the Brier score is 0.0025, or probabilities that are
-off by 5 points. A loss is *there* if its test, or its interval, tells it from 0; *large* if it is there
-and its estimate matters; and *too small* if its interval lies below what matters. The grouping loss has
-two lower bounds, either of which may miss what the other finds. It is large if the one that leads is, or
-if the interval of what the regions explain lies above what matters, with p <= 0.025; and too small only
-if both intervals lie below what matters, and there are rows enough to learn from. All else is unclear.
-By the log-loss the cross-fitted bound decides alone, where there is one, for what the regions explain of
-rare outcomes is too much; where there is none, regions need two of the rarer labels each. With the
-grouping loss first, as recalibration cannot undo it:
+A loss matters if it is at least ``tolerance`` times the score of knowing nothing but the base rate:
+by default 1%, which for a balanced binary task and the Brier score is 0.0025, or probabilities that
+are off by 5 points. A loss is *there* if its test, or its interval, tells it from 0; *large* if it
+is there and its estimate matters; and *too small* if its interval lies below what matters. The
+grouping loss is estimated with and without bins, and either may miss what the other finds. It is
+large if the one that leads is, or if the interval of what the regions explain lies above what
+matters, with p <= 0.025. It is too small only if both intervals lie below what matters, and there
+are rows enough to learn from. All else is unclear. By the log-loss the number without bins decides
+alone, where there is one, as regions explain too much of rare outcomes; where there is none,
+regions need two of the rarer labels each. With the grouping loss first, as recalibration cannot
+undo it:
 
 ========================  ========================  ===================================
 grouping loss             calibration loss          verdict

@@ -10,7 +10,7 @@ import click
 CHOICES = {  # as in estimation/options.py and the like, which take too long to load for --help
     "task": ["binary", "top-label", "classwise", "joint"],
     "rule": ["brier", "log"],
-    "method": ["crossfit", "twin", "partition", "paper"],
+    "method": ["twin", "crossfit", "partition", "paper"],
     "strategy": ["uniform", "quantile"],
     "partition": ["tree", "stump", "kmeans"],
     "curve": ["local-linear", "isotonic", "lowess", "nearest"],
@@ -19,7 +19,7 @@ CHOICES = {  # as in estimation/options.py and the like, which take too long to 
 _HELP = {
     "task": "What a prediction claims.",
     "rule": "Proper scoring rule.  [default: brier]",
-    "method": "How the grouping loss is estimated.  [default: crossfit]",
+    "method": "How the grouping loss is estimated.  [default: twin]",
     "strategy": "Level sets of equal width or of equal mass.  [default: uniform]",
     "partition": "How regions are learned.  [default: tree]",
     "curve": "Calibration curve.  [default: local-linear]",

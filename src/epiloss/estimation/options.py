@@ -26,7 +26,8 @@ from epiloss.input.problem import Reading
 from epiloss.partition import Partitioner, Tree, resolve_partition
 from epiloss.scoring import ScoringRule, resolve_rule
 
-METHODS = ("crossfit", "twin", "partition", "paper")
+METHODS = ("twin", "crossfit", "partition", "paper")
+_LEARNING = ("twin", "crossfit")  # that use a learner, and no bins
 ADJUSTMENTS = ("benjamini-hochberg", "max")
 PAPER_REGION_RATIO = 30
 # what options were once called, or are called elsewhere
@@ -71,7 +72,7 @@ class Options:
         *,
         task: str | None = None,
         rule: str | ScoringRule = "brier",
-        method: str = "crossfit",
+        method: str = "twin",
         n_bins: int | Sequence[float] = 15,
         strategy: str = "uniform",
         partition: Any = "tree",
@@ -104,8 +105,10 @@ class Options:
                 f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. "
                 "-1 takes all cores."
             )
-        if learner is not None and method != "crossfit":
-            raise OptionError(f"learner is for method='crossfit', got method={method!r}.")
+        if learner is not None and method not in _LEARNING:
+            raise OptionError(
+                f"learner is for method='twin' and method='crossfit', got method={method!r}."
+            )
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
         resolve_recalibrator(recalibrate)  # a wrong option is told before any work
@@ -138,7 +141,7 @@ class Options:
     @property
     def without_bins(self) -> bool:
         """Whether an estimate without bins is asked for, by cross-fitting or by twin learners."""
-        return self.method in ("crossfit", "twin")
+        return self.method in _LEARNING
 
     def check_task(self, task: str) -> None:
         """Refuse options that have no meaning where level sets condition on whole score vectors."""

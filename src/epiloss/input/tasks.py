@@ -27,6 +27,7 @@ class BinaryProblem:
     groups: Codes | None
     weights: Floats | None
     clusters: Codes | None = None
+    claimed: Codes | None = None  # the class whose score it is, where that differs by row
 
     def take(self, rows: Codes) -> BinaryProblem:
         """Return some of the rows."""
@@ -43,6 +44,7 @@ class BinaryProblem:
             groups=some(self.groups),
             weights=some(self.weights),
             clusters=some(self.clusters),
+            claimed=some(self.claimed),
         )
 
 
@@ -65,7 +67,7 @@ def binary_problems(problem: Problem, rule: ScoringRule) -> list[BinaryProblem]:
         top = problem.scores.argmax(axis=1) if problem.claimed is None else problem.claimed
         hit = (problem.labels == top).astype(float)
         claimed = np.take_along_axis(problem.scores, top[:, None], axis=1)[:, 0]
-        return [BinaryProblem(None, claimed, hit, rule, None, *shared)]
+        return [BinaryProblem(None, claimed, hit, rule, None, *shared, top)]
     vectors = problem.scores if problem.task == "joint" else None
     return [
         BinaryProblem(

@@ -4,165 +4,100 @@ Rows are dealt to folds. On all folds but one, what must be added to the log-odd
 from the features and the score; on the one left out the predictions (several strengths of ridge,
 several stages of boosting) are collected. Their weights, none negative, are those that make labels most
 likely which no prediction has seen: that is where boosting stops, and how much is shrunk.
+
+Features and score become codes once, without labels. All folds share them, so that what they have
+learned adds up: one table for each column, and one list of trees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.reference_trees import MISSING, Bytes, Records
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.crossfit.learners import Projection, Regressor, projection, with_score
-from epiloss.estimation.crossfit.ridges import Ridges
+from epiloss.estimation.crossfit.learners import Projection, Regressor, projection
+from epiloss.estimation.learning.encoding import Encoding, learn_encoding
 from epiloss.input.features import Features
+from epiloss.repair.additive import LEAST_VARIANCE, STRENGTHS, Additive, Basis, fit_ridges
+from epiloss.repair.base import Correction
+from epiloss.repair.own_learner import OwnModels
 from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
-from epiloss.repair.trees import TreeSum
+from epiloss.repair.trees import growth_for, predict_stages, stages_for, weighed
 
-ALPHAS = (1e-3, 1e-2, 1e-1, 1.0)
-# from so many rows on: stages of boosting that may be where it stops, and leaves of its trees
-_SIZES: Sequence[tuple[int, tuple[int, ...], int]] = (
-    (20_000, (10, 20, 40, 80), 15),
-    (5_000, (10, 20, 40), 8),
-    (0, (8, 16, 24), 8),
-)
-_LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
-_MOST_ROWS = 200_000  # that a model learns from
-
-
-class Part(Protocol):
-    """What was learned on all folds but one, already weighed."""
-
-    def predict(self, features: Features, base: Floats) -> Floats:
-        """Return what to add to the log-odds of each row."""
+_MOST_ROWS = 200_000  # that trees, or a learner of the user's own, learn from
 
 
 @dataclass(frozen=True)
 class BoostedCorrection:
-    """The mean of what all folds have learned; wide features come by their principal components."""
+    """What all folds have learned, on average; wide features come by their principal components."""
 
     narrow: Projection | None
-    parts: Sequence[Part]
+    encoding: Encoding
+    additive: Additive
+    trees: Records
 
     def corrected(self, features: Features, base: Floats) -> Floats:
-        """Return the probabilities with the log-odds that all folds add on average."""
-        narrowed = features if self.narrow is None else self.narrow(features)
-        total = np.zeros(len(base))
-        for part in self.parts:
-            total += part.predict(narrowed, base)
-        return shifted(base, total / max(len(self.parts), 1))
+        """Return the probabilities with what must be added to their log-odds."""
+        codes = self.encoding.codes(features if self.narrow is None else self.narrow(features), base)
+        added = self.additive.predict(codes, base)
+        kernel().boosted(codes, None, self.trees, added)
+        return shifted(base, added)
 
 
 @dataclass(frozen=True)
-class LinearAndTrees:
-    """A ridge regression and boosted trees, each with its weight in it."""
+class _CodedModels:
+    """Ridges and trees of all folds, before they are weighed.
 
-    linear: Ridges
-    trees: TreeSum
+    ``columns`` are the predictions for rows that a model has not seen: strengths first, then stages.
+    """
 
-    def predict(self, features: Features, base: Floats) -> Floats:
-        """Return the sum of both."""
-        linear = self.linear.predict_columns(features, base)[:, 0]
-        return np.asarray(linear + self.trees.predict(_with_base(features, base)), float)
+    narrow: Projection | None
+    encoding: Encoding
+    basis: Basis
+    ridges: Sequence[Floats]
+    trees: Sequence[Records]
+    stages: Sequence[int]
+    columns: Floats
 
-
-@dataclass(frozen=True)
-class Weighed:
-    """A user's regressor of the residual, times its weight; on the log-odds scale it is steeper."""
-
-    model: Any
-    weight: float
-
-    def predict(self, features: Features, base: Floats) -> Floats:
-        """Return the weighted prediction."""
-        residual = np.asarray(self.model.predict(features, base), float)
-        return self.weight * residual / np.maximum(base * (1 - base), 0.01)
-
-
-class _Both:
-    """Ridges and boosted trees of one fold, before they are weighed."""
-
-    def __init__(
-        self,
+    @classmethod
+    def fit(
+        cls,
         features: Features,
         base: Floats,
         labels: Floats,
         weights: Floats | None,
-        *,
-        n_rows: int,
-        seed: int,
-    ) -> None:
-        size = next(size for size in _SIZES if n_rows >= size[0])
-        self.stages, leaves = size[1:]
-        variance = np.maximum(base * (1 - base), _LEAST_VARIANCE)
-        weight = variance if weights is None else variance * weights
-        # one Newton step of a penalised logistic regression
-        self.ridges = Ridges.fit(features, base, (labels - base) / variance, weight, ALPHAS)
-        self.trees = _boosted_trees(
-            with_score(features, base), labels, log_odds(base), weights, self.stages[-1], leaves, seed
-        )
+        parts: Sequence[tuple[Codes, Codes]],
+        generator: np.random.Generator,
+    ) -> _CodedModels:
+        """Learn from the first rows of each part, and predict the others."""
+        narrow = projection(features, int(generator.integers(2**31)))
+        inputs = features if narrow is None else narrow(features)
+        encoding, codes = _encoded(inputs, base)
+        weight = np.ones(len(base)) if weights is None else weights / weights.mean()
+        basis = Basis.of(encoding, codes, inputs)
+        folds = [left_out for _, left_out in parts]
+        ridges = fit_ridges(basis, codes, base, labels, weight, folds)
+        stages = stages_for(len(base))
+        columns = np.empty((len(base), len(STRENGTHS) + len(stages)))
+        trees = []
+        for ridge, (learn, left_out) in zip(ridges, parts, strict=True):
+            trees.append(_boost(codes, base, labels, weight, learn))
+            own, p = np.take(codes, left_out, axis=1), base[left_out]
+            linear = [basis.additive(one).predict(own, p) for one in ridge]
+            columns[left_out] = np.column_stack([*linear, predict_stages(trees[-1], own, stages)])
+        return cls(narrow, encoding, basis, ridges, trees, stages, columns)
 
-    def columns(self, features: Features, base: Floats) -> Floats:
-        stages = self.trees.predict_stages(_with_base(features, base), self.stages)
-        return np.hstack([self.ridges.predict_columns(features, base), stages])
-
-    def weighed(self, weights: Floats) -> LinearAndTrees:
-        n = len(ALPHAS)
-        linear = Ridges(
-            self.ridges.centre, self.ridges.scale, self.ridges.coefficients @ weights[:n, None]
-        )
-        return LinearAndTrees(linear, self.trees.weighed(self.stages, weights[n:]))
-
-
-class _Own:
-    """The user's regressor of one fold."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def columns(self, features: Features, base: Floats) -> Floats:
-        return Weighed(self.model, 1.0).predict(features, base)[:, None]
-
-    def weighed(self, weights: Floats) -> Weighed:
-        return Weighed(self.model, float(weights[0]))
-
-
-def _boosted_trees(
-    design: Floats,
-    labels: Floats,
-    offset: Floats,
-    weights: Floats | None,
-    n_trees: int,
-    leaves: int,
-    seed: int,
-) -> TreeSum:
-    """Boost the log-likelihood from an offset on, which scikit-learn's own classifier cannot."""
-    from sklearn._loss import HalfBinomialLoss
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    class FromOffset(HalfBinomialLoss):  # type: ignore[misc]  # scikit-learn is untyped
-        def fit_intercept_only(self, y_true: Any, sample_weight: Any = None) -> Any:
-            return np.float64(0.0)
-
-        def gradient_hessian(self, y_true: Any, raw_prediction: Any, *args: Any, **options: Any) -> Any:
-            moved = raw_prediction + offset.reshape(raw_prediction.shape)
-            return super().gradient_hessian(y_true, moved, *args, **options)
-
-    model = HistGradientBoostingRegressor(
-        loss=FromOffset(),
-        max_iter=n_trees,
-        learning_rate=0.2,
-        max_leaf_nodes=leaves,
-        l2_regularization=1.0,
-        early_stopping=False,
-        random_state=seed,
-    )
-    empty = np.isnan(design).all(axis=0)  # columns that it cannot bin, and that tell nothing
-    if empty.any():
-        design = np.where(empty, 0.0, design)
-    return TreeSum.from_boosting(model.fit(design, labels, sample_weight=weights))
+    def correction(self, shares: Floats) -> BoostedCorrection:
+        """Return the mean over the folds, with a weight for each column."""
+        n = len(self.ridges)
+        strengths, stages = np.split(shares / n, [len(STRENGTHS)])
+        additive = self.basis.additive(strengths @ np.sum(self.ridges, axis=0))
+        trees = [weighed(one, self.stages, stages) for one in self.trees]
+        return BoostedCorrection(self.narrow, self.encoding, additive, np.concatenate(trees))
 
 
 def fit_boosted(
@@ -173,42 +108,46 @@ def fit_boosted(
     fold: Codes,
     learner: Regressor | None,
     generator: np.random.Generator,
-) -> tuple[BoostedCorrection, Floats]:
+) -> tuple[Correction, Floats]:
     """Return the correction, and each row corrected by models and weights that have not seen it.
 
     ``base`` is the calibrated score of each row, from rows of other folds.
     """
-    narrow = None if learner is not None else projection(features, int(generator.integers(2**31)))
-    inputs = features if narrow is None else narrow(features)
-    models: list[_Both | _Own] = []
-    columns: Floats | None = None
-    for k in range(int(fold.max()) + 1):
-        seed = int(generator.integers(2**31))
-        learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        if len(learn) > _MOST_ROWS:
-            learn = np.sort(generator.permutation(learn)[:_MOST_ROWS])
-        some = None if weights is None else weights[learn]
-        data = (inputs.take(learn), base[learn])
-        model: _Both | _Own
-        if learner is None:
-            model = _Both(*data, labels[learn], some, n_rows=len(base), seed=seed)
-        else:
-            model = _Own(learner.fit(*data, (labels - base)[learn], some, seed))
-        found = model.columns(inputs.take(left_out), base[left_out])
-        columns = np.empty((len(base), found.shape[1])) if columns is None else columns
-        columns[left_out] = found
-        models.append(model)
-    assert columns is not None  # there are folds
-    offset, honest = log_odds(base), np.empty(len(base))
-    for k in range(len(models)):
-        inside, rest = fold == k, fold != k
+    parts = [_divided(fold, k, generator) for k in np.unique(fold)]
+    rows = (features, base, labels, weights, parts, generator)
+    models: OwnModels | _CodedModels
+    models = _CodedModels.fit(*rows) if learner is None else OwnModels.fit(learner, *rows)
+    columns, offset, honest = models.columns, log_odds(base), np.empty(len(base))
+    for _, inside in parts:
+        rest = np.delete(np.arange(len(base)), inside)
         some = None if weights is None else weights[rest]
         shares = nonnegative_logistic(columns[rest], labels[rest], offset[rest], some)
         honest[inside] = shifted(base[inside], columns[inside] @ shares)
-    shares = nonnegative_logistic(columns, labels, offset, weights)
-    return BoostedCorrection(narrow, [model.weighed(shares) for model in models]), honest
+    return models.correction(nonnegative_logistic(columns, labels, offset, weights)), honest
 
 
-def _with_base(features: Features, base: Floats) -> Features:
-    matrix = with_score(features, base)
-    return Features(matrix, tuple(f"x{j}" for j in range(matrix.shape[1])))
+def _divided(fold: Codes, k: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Return the rows to learn from, of very many a part, and the rows of the fold left out."""
+    learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+    if len(learn) > _MOST_ROWS:
+        learn = np.sort(generator.permutation(learn)[:_MOST_ROWS])
+    return learn, left_out
+
+
+def _encoded(features: Features, base: Floats) -> tuple[Encoding, Bytes]:
+    """Return codes in which categories that nobody has seen are missing values."""
+    encoding, codes = learn_encoding(features, base)
+    tables = {j: np.append(table[:-1], np.uint8(MISSING)) for j, table in encoding.tables.items()}
+    return replace(encoding, tables=tables), codes
+
+
+def _boost(codes: Bytes, base: Floats, labels: Floats, weight: Floats, learn: Codes) -> Records:
+    """Boost the log-likelihood of some rows from the log-odds of their scores on."""
+    p, w = base[learn], weight[learn]
+    growth = growth_for(len(base), w * np.maximum(p * (1 - p), LEAST_VARIANCE))
+    columns = np.arange(len(codes), dtype=np.int32)
+    own = np.take(codes, learn, axis=1)
+    trees: Records = kernel().boost(
+        own, columns, labels[learn], w, log_odds(p), np.zeros(len(p)), growth
+    )
+    return trees

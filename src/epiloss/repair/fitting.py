@@ -78,7 +78,7 @@ def fit_repairs(
         return [BinaryRepair(None, ()) for _ in scores]
     fold = (generator.permutation(n_units) % _FOLDS)[unit]
     fit = _boosted if plan.method == "boosted" else _regional
-    with limited_threads(openmp=True):
+    with limited_threads(openmp=plan.learner is not None):
         found = [fit(one, plan, fold, generator) for one in scores]
         places, weights = found[0].rows, scores[0].weights
         best = simplest_good(

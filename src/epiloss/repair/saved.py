@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels.reference_trees import NODE, Records
+from epiloss._kernels.boosting import BOOSTED, MOST_LEAVES
+from epiloss._kernels.reference_trees import MISSING, N_CODES, N_EDGES, NODE, Records
 from epiloss._saving import write_text
 from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.crossfit.learners import Projection
-from epiloss.estimation.crossfit.ridges import Ridges, design_widths
+from epiloss.estimation.learning.encoding import Encoding
 from epiloss.input.datetimes import checked_kind
 from epiloss.input.features import Features
 from epiloss.partition.forest import Forest
+from epiloss.repair.additive import Additive
 from epiloss.repair.base import BinaryRepair, Correction
-from epiloss.repair.boosted import BoostedCorrection, LinearAndTrees
+from epiloss.repair.boosted import BoostedCorrection
 from epiloss.repair.regional import RegionalCorrection
-from epiloss.repair.trees import TreeSum
 
 if TYPE_CHECKING:
     from epiloss.repair.estimators import RegionRecalibrator
 
-FORMAT, SCHEMA = "epiloss repair", 1
+FORMAT, SCHEMA = "epiloss repair", 2
 _MOST_BYTES = 2**26  # a byte of JSON can take twenty of memory
 
 
@@ -132,35 +133,35 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
                 for forest, offset in zip(correction.forests, correction.offsets, strict=True)
             ],
         }
-    assert isinstance(correction, BoostedCorrection)
-    narrow = correction.narrow
-    return {
-        "kind": "boosted",
-        "narrow": None if narrow is None else [narrow.centre.tolist(), narrow.components.tolist()],
-        "parts": [_plain_part(part) for part in correction.parts],
-    }
-
-
-def _plain_part(part: Any) -> dict[str, Any]:
-    if not isinstance(part, LinearAndTrees):
+    if not isinstance(correction, BoostedCorrection):
         raise OptionError(
             "a repair with a learner of your own cannot be saved: only what epiloss knows how to write "
             "down can. Leave learner out, or save the learner by its own means."
         )
+    narrow = correction.narrow
     return {
-        "centre": part.linear.centre.tolist(),
-        "scale": part.linear.scale.tolist(),
-        "coefficients": part.linear.coefficients[:, 0].tolist(),
-        "constant": part.trees.constant,
-        "nodes": _plain_nodes(part.trees.nodes),
-        "roots": part.trees.roots.tolist(),
-        "values": part.trees.values.tolist(),
+        "kind": "boosted",
+        "narrow": None if narrow is None else [narrow.centre.tolist(), narrow.components.tolist()],
+        "encoding": _plain_encoding(correction.encoding),
+        "additive": correction.additive.tables.tolist(),
+        "trees": _plain_columns(correction.trees),
     }
 
 
+def _plain_encoding(encoding: Encoding) -> dict[str, Any]:
+    """Return edges without those at infinity, which only fill up, and the codes of categories."""
+    return {
+        "edges": [edges[np.isfinite(edges)].tolist() for edges in encoding.edges],
+        "tables": {str(j): table.tolist() for j, table in encoding.tables.items()},
+    }
+
+
+def _plain_columns(records: Records) -> dict[str, Any]:
+    return {name: records[name].tolist() for name in records.dtype.names or ()}
+
+
 def _plain_nodes(nodes: Records) -> dict[str, Any]:
-    assert nodes.dtype.names is not None  # it is a record
-    plain = {name: nodes[name].tolist() for name in nodes.dtype.names}
+    plain = _plain_columns(nodes)
     # of categories, a threshold that is no number stands for missing ones
     plain["threshold"] = [value if value == value else None for value in plain["threshold"]]
     return plain
@@ -202,21 +203,63 @@ def _read_correction(plain: Mapping[str, Any], features: Features) -> Correction
             raise ValueError("its components do not fit its features")
         narrow = Projection(centre, components)
         features = narrow(features)
-    return BoostedCorrection(narrow, [_read_part(part, features) for part in plain["parts"]])
+    encoding = _read_encoding(plain["encoding"], features)
+    tables = _numbers(plain["additive"])
+    if tables.shape != (2, features.n_columns + 1, N_CODES):
+        raise ValueError("its tables do not fit its features")
+    trees = _read_trees(plain["trees"], features.n_columns + 1)
+    return BoostedCorrection(narrow, encoding, Additive(tables.astype(np.float32)), trees)
 
 
-def _read_part(plain: Mapping[str, Any], features: Features) -> LinearAndTrees:
-    nodes = _read_nodes(plain["nodes"], features.n_columns + 1, 0)
-    roots, values = np.array(plain["roots"], np.int64), _numbers(plain["values"])
-    if len(values) != len(nodes) or not ((roots >= 0) & (roots < len(nodes))).all():
-        raise ValueError("its trees and values differ in number")
-    centre, scale, coefficients = (_numbers(plain[name]) for name in ("centre", "scale", "coefficients"))
-    if not len(centre) == len(scale) == design_widths(features)[0] or (
-        len(coefficients) != design_widths(features)[1]
-    ):
-        raise ValueError("its regression does not fit its features")
-    linear = Ridges(centre, scale, coefficients[:, None])
-    return LinearAndTrees(linear, TreeSum(float(plain["constant"]), nodes, roots, values))
+def _read_encoding(plain: Mapping[str, Any], features: Features) -> Encoding:
+    n = features.n_columns + 1  # the last one is the score
+    if len(plain["edges"]) != n or {int(j) for j in plain["tables"]} != set(features.categories):
+        raise ValueError("its codes do not fit its features")
+    edges = np.full((n, N_EDGES), np.inf)
+    for own, given in zip(edges, plain["edges"], strict=True):
+        finite = _numbers(given)
+        if finite.ndim != 1 or len(finite) > N_EDGES or not (np.diff(finite) >= 0).all():
+            raise ValueError("its codes are not in order")
+        own[: len(finite)] = finite
+    tables = {int(j): np.array(table, np.int64) for j, table in plain["tables"].items()}
+    for table in tables.values():
+        if table.ndim != 1 or not len(table) or not ((table >= 0) & (table <= MISSING)).all():
+            raise ValueError("its categories have codes that there are not")
+    # values are for regressions that learn, and nothing that is read does
+    values = np.zeros((n, N_CODES), np.float32)
+    return Encoding(edges, {j: table.astype(np.uint8) for j, table in tables.items()}, values)
+
+
+def _read_trees(plain: Mapping[str, Any], n_inputs: int) -> Records:
+    """Return trees of the only form that the loops take: they trust what they are given."""
+    if not plain["left"]:  # boosting has stopped before its first tree
+        return np.zeros((0, 1), BOOSTED)
+    columns = {name: np.array(plain[name]) for name in BOOSTED.names or ()}
+    columns["value"] = _numbers(plain["value"])
+    shape = columns["left"].shape
+    if len(shape) != 2 or not shape[1] or any(one.shape != shape for one in columns.values()):
+        raise ValueError("its trees are incomplete")
+    if shape[1] >= 2 * MOST_LEAVES:
+        raise ValueError("its trees are too large")
+    if any(one.dtype.kind != "i" for name, one in columns.items() if name != "value"):
+        raise ValueError("its trees have places that are no whole numbers")
+    if not all(_is_tree(left) for left in columns["left"]):
+        raise ValueError("its trees do not end")
+    for name, most in (("feature", n_inputs), ("code", MISSING), ("missing_left", 2)):
+        if not ((columns[name] >= 0) & (columns[name] < most)).all():
+            raise ValueError("its trees ask for codes that it has not")
+    trees = np.zeros(shape, BOOSTED)
+    for name, column in columns.items():
+        trees[name] = column
+    return trees
+
+
+def _is_tree(left: NDArray[np.int64]) -> bool:
+    """Tell whether pairs of children, side by side, fill the places behind the root, each pair once."""
+    splits = np.flatnonzero(left != -1)
+    children = np.sort(left[splits])
+    every = np.array_equal(children, 1 + 2 * np.arange(len(splits)))
+    return every and 2 * len(splits) < len(left) and bool((left[splits] > splits).all())
 
 
 def _read_nodes(plain: Mapping[str, Sequence[Any]], n_inputs: int, n_roots: int) -> Records:

@@ -1,74 +1,57 @@
-"""Boosted trees as plain arrays: what is applied is what is saved."""
+"""Boosted trees on codes: how they grow, what their first stages predict, and their weighted sum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from epiloss._kernels.boosting import Growth
 from epiloss._kernels.dispatch import kernel
-from epiloss._kernels.reference_trees import NODE, Records
-from epiloss._typing import Codes, Floats
-from epiloss.input.features import Features
+from epiloss._kernels.reference_trees import Bytes, Records
+from epiloss._typing import Floats
+
+# from so many rows on: stages of boosting that may be where it stops, and leaves of its trees
+_SIZES: Sequence[tuple[int, tuple[int, ...], int]] = (
+    (20_000, (10, 20, 40, 80), 15),
+    (5_000, (10, 20, 40), 8),
+    (0, (8, 16, 24), 8),
+)
+_RATE, _DEEPEST, _RIDGE = 0.2, 8, 1.0
+# rows whose variance a leaf must have: few, as rows with nearly sure scores have next to none, and where
+# such scores are wrong there is much to repair
+_LEAST_ROWS = 5.0
 
 
-@dataclass(frozen=True)
-class TreeSum:
-    """A constant and a sum of trees: ``nodes`` of all, the ``roots``, and a value for each node."""
+def stages_for(n_rows: int) -> tuple[int, ...]:
+    """Return the numbers of trees after which boosting may stop."""
+    return _size(n_rows)[1]
 
-    constant: float
-    nodes: Records
-    roots: Codes
-    values: Floats
 
-    @classmethod
-    def from_boosting(cls, model: Any) -> TreeSum:
-        """Return the trees of a fitted ``HistGradientBoostingRegressor``, before any link."""
-        trees = [predictor.nodes for (predictor,) in model._predictors]
-        sizes = np.array([len(tree) for tree in trees], np.int64)
-        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        both = np.concatenate(trees)
-        shift = np.repeat(roots, sizes)
-        nodes = np.zeros(len(both), NODE)
-        is_leaf = both["is_leaf"].astype(bool)
-        nodes["feature"] = np.where(is_leaf, 0, both["feature_idx"])
-        # a threshold of infinity sends all numbers one way and what is missing the other
-        largest = np.finfo(np.float64).max
-        nodes["threshold"] = np.where(is_leaf, 0.0, np.minimum(both["num_threshold"], largest))
-        nodes["missing_left"] = both["missing_go_to_left"]
-        for side in ("left", "right"):
-            nodes[side] = np.where(is_leaf, -1, both[side] + shift)
-        constant = float(np.ravel(model._baseline_prediction)[0])
-        return cls(constant, nodes, roots, np.where(is_leaf, both["value"], 0.0))
+def growth_for(n_rows: int, variance: Floats) -> Growth:
+    """Return how trees grow on rows whose labels have these variances, out of so many rows in all."""
+    _, stages, leaves = _size(n_rows)
+    return Growth(stages[-1], leaves, _DEEPEST, _RATE, _RIDGE, _LEAST_ROWS * float(variance.mean()))
 
-    def predict(self, features: Features) -> Floats:
-        """Return the sum for each row."""
-        return self.predict_stages(features, (len(self.roots),))[:, 0]
 
-    def predict_stages(self, features: Features, stages: Sequence[int]) -> Floats:
-        """Return the sums of the first trees, a column for each number of them."""
-        total = np.full(features.n_rows, self.constant)
-        columns = np.empty((features.n_rows, len(stages)))
-        loops, rows = kernel(), features.source_rows()
-        for k in range(len(self.roots) + 1):
-            for place in (place for place, stage in enumerate(stages) if stage == k):
-                columns[:, place] = total
-            if k < len(self.roots):
-                leaves = np.full(features.n_rows, self.roots[k], np.int32)
-                loops.apply(features.source, rows, self.nodes, leaves)
-                total += self.values[leaves]
-        return columns
+def _size(n_rows: int) -> tuple[int, tuple[int, ...], int]:
+    return next(size for size in _SIZES if n_rows >= size[0])
 
-    def weighed(self, stages: Sequence[int], weights: Floats) -> TreeSum:
-        """Return one sum that equals the stages' sums, each times its weight, of the trees used."""
-        used = [stage for stage, weight in zip(stages, weights, strict=True) if weight > 0]
-        last = max(used, default=0)
-        order = np.arange(1, last + 1)
-        share = np.array([weights[np.array(stages) >= k].sum() for k in order])
-        end = int(self.roots[last]) if last < len(self.roots) else len(self.nodes)
-        tree = np.searchsorted(self.roots[:last], np.arange(end), side="right") - 1
-        values = self.values[:end] * share[tree] if last else self.values[:end]
-        constant = self.constant * float(weights.sum())
-        return TreeSum(constant, self.nodes[:end], self.roots[:last], values)
+
+def predict_stages(trees: Records, codes: Bytes, stages: Sequence[int]) -> Floats:
+    """Return the sums of the first trees, a column for each number of them, in their order."""
+    total = np.zeros(codes.shape[1])
+    columns = np.empty((len(total), len(stages)))
+    for place, (first, last) in enumerate(zip((0, *stages), stages, strict=False)):
+        kernel().boosted(codes, None, trees[first:last], total)
+        columns[:, place] = total
+    return columns
+
+
+def weighed(trees: Records, stages: Sequence[int], weights: Floats) -> Records:
+    """Return trees whose sum is that of the stages, each times its weight; those unused are dropped."""
+    last = max((stage for stage, weight in zip(stages, weights, strict=True) if weight > 0), default=0)
+    share = np.array([weights[np.array(stages) > k].sum() for k in range(last)])
+    used = trees[:last].copy()
+    used["value"] *= share[:, None]
+    return used

@@ -15,6 +15,7 @@ from typing import Any
 from epiloss._saving import replacing
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.region_stats import FIELDS
+from epiloss.estimation.twins.moments import TwinSums
 from epiloss.sources.arrow import arrow
 from epiloss.streaming.census import Census
 from epiloss.streaming.passes import Pass, PassResult
@@ -158,6 +159,9 @@ def check_kept(work: Pass[Any], result: PassResult) -> None:
             if learned.partition is not None:
                 for place, region in zip(one.level_set.tolist(), one.region.tolist(), strict=True):
                     learned.partition.path(place, region)  # which tells of regions that are not there
+        wanted = [TwinSums.empty(jury) for juries in work.juries for jury in juries]
+        forms = [[(one.form, one.sums.shape) for one in some] for some in (result.twins, wanted)]
+        whole &= forms[0] == forms[1]
     if not whole or not all(type(n) is int and 0 <= n < 2**53 for n in counts):
         raise ValueError("its numbers are those of no run")
 

@@ -1,8 +1,9 @@
 """From a sample and the sums of all rows to the audit.
 
-Regions are learned on a part of the sample, and every other row of the data is counted in them. The
-losses are those of all these rows. What each row owes to chance is seen in the other part of the
-sample, and holds for the rows that were only counted as well.
+Regions are learned on a part of the sample, and every other row of the data is counted in them. Models
+are learned on all of it, and every row of the data is judged by those that have not seen it. The losses
+are those of all these rows. What each row owes to chance is seen in the sample, and holds for the rows
+that were not kept as well.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from epiloss._random import stream
+from epiloss._threads import dot
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import recalibrated_audit
 from epiloss.auditing.summary import summarise
 from epiloss.errors import DataError, Remark
-from epiloss.estimation.crossfit.bound import CrossfitBound
-from epiloss.estimation.crossfit.run import crossfit
+from epiloss.estimation.crossfit.bound import CrossfitBound, mean_of_repeats
+from epiloss.estimation.crossfit.run import LEAST_ROWS, crossfit
 from epiloss.estimation.influence import Influence, RowTerms, cell_of
 from epiloss.estimation.learned import Learned, learn_regions, level_sets_of
 from epiloss.estimation.options import Options
@@ -31,6 +33,9 @@ from epiloss.estimation.partition_bound import (
     score_histogram,
 )
 from epiloss.estimation.region_stats import RegionStats
+from epiloss.estimation.twins.estimate import estimate_of_means, tested
+from epiloss.estimation.twins.jury import Jury, Keys
+from epiloss.estimation.twins.moments import TwinSums
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import Display
 from epiloss.input.tasks import BinaryProblem, binary_problems
@@ -69,10 +74,40 @@ def learn_from_sample(
     return tuple(learned), learners
 
 
+Juries = tuple[tuple[Jury, ...], ...]  # of each binary problem, one for each repeat
+
+
+def learn_juries(sample: Sample, options: Options, n_rows: int) -> Juries:
+    """Train twin learners on the sample, if they are asked for; none where that is not possible."""
+    if options.method != "twin":
+        return ()
+    binaries = binary_problems(sample.problem, options.rule)
+    return tuple(_juries(one, sample.places, options, n_rows) for one in binaries)
+
+
+def _juries(
+    problem: BinaryProblem, places: Keys | None, options: Options, n_rows: int
+) -> tuple[Jury, ...]:
+    labels = problem.labels
+    if problem.features is None or problem.groups is not None or problem.vectors is not None:
+        return ()
+    if len(labels) < LEAST_ROWS or labels.min() == labels.max():
+        return ()
+    generator = stream(options.seed, options.method)
+    learner = None if options.learner_given is None else options.learner
+    found = [
+        Jury.learn(problem, generator, n_rows, places=places, learner=learner, n_jobs=options.n_jobs)
+        for _ in range(options.repeats)
+    ]
+    whole = tuple(jury for jury in found if jury is not None)
+    return whole if len(whole) == len(found) else ()
+
+
 def audit_of_tally(
     sample: Sample,
     learned: Sequence[Learned],
     learners: Codes,
+    juries: Juries,
     tally: Tally,
     options: Options,
     display: Display | None,
@@ -85,14 +120,63 @@ def audit_of_tally(
     ]
     bounds: list[CrossfitBound | None] = []
     if options.without_bins:
-        bounds = [_padded(crossfit(one, options)) for one in binaries]
+        bounds = _without_bins(binaries, sample.places, learners, juries, tally, options)
     after = None
     if options.recalibrate is not None:
         after = recalibrated_audit(sample.problem, binaries, options)
-    remarks = _remarks(sample, learners, tally.n_rows, bounds, after)
-    problem = sample.problem.remarking(*remarks)
+    n_sample, n_rows = len(sample.keys), tally.n_rows
+    judged = any(juries) and sum(map(bool, juries)) == sum(one is not None for one in bounds)
+    remark = _remark(
+        n_sample, len(learners), n_rows, bounds, judged=judged, recalibrated=after is not None
+    )
+    problem = sample.problem.remarking(remark)
     by_subgroup = _by_subgroup(sample.problem, learned, tally, options)
-    return summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
+    result = summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
+    if not judged:
+        return result
+    text = (
+        "Headline: twin learners (right up to what they miss, never too large on average; learned on a "
+        f"sample of {n_sample:,} rows, which judge all {n_rows:,})"
+    )
+    return replace(result, recommendation=text)
+
+
+def _without_bins(
+    binaries: Sequence[BinaryProblem],
+    places: Keys | None,
+    learners: Codes,
+    juries: Juries,
+    tally: Tally,
+    options: Options,
+) -> list[CrossfitBound | None]:
+    """Return the estimates without bins: of all rows where they were judged, else of the sample."""
+    sums, bounds = iter(tally.twins), []
+    for problem, some in zip(binaries, juries or [()] * len(binaries), strict=True):
+        repeats = [
+            _twin_of_sums(problem, places, learners, jury, next(sums), options.confidence_level)
+            for jury in some
+        ]
+        bounds.append(mean_of_repeats(repeats) if repeats else _padded(crossfit(problem, options)))
+    return bounds
+
+
+def _twin_of_sums(
+    sample: BinaryProblem,
+    places: Keys | None,
+    learners: Codes,
+    jury: Jury,
+    sums: TwinSums,
+    level: float,
+) -> CrossfitBound:
+    """Return the twin estimate of all rows, with its error as sampled rows show it."""
+    weight = np.ones(len(sample.labels)) if sample.weights is None else sample.weights
+    error = SampledMean.of(weight, learners, sums.weight, sums.weight_sq)
+    chosen = sums.chosen(sums.terms(jury, sample, places), weight)
+    rows, errors = chosen.rows, (error.influence, error.of_sample)
+    found = estimate_of_means(chosen.means, rows, *errors, level, spread=chosen.spread)
+    assert rows.cautious is not None
+    pvalue = tested(chosen.cautious, error.influence(rows.cautious).stderr())[1]
+    return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
 
 
 def _by_subgroup(
@@ -113,19 +197,27 @@ def _by_subgroup(
     return audits
 
 
-def _remarks(
-    sample: Sample, learners: Codes, n_rows: int, bounds: Sequence[Any], after: Audit | None
-) -> list[Remark]:
+def _remark(
+    n_sample: int,
+    n_learners: int,
+    n_rows: int,
+    bounds: Sequence[Any],
+    *,
+    judged: bool,
+    recalibrated: bool,
+) -> Remark:
     """Say what rests on how many rows."""
-    n_sample = len(sample.keys)
-    learned = f"regions were learned on {len(learners):,} rows of it, " if len(learners) else ""
-    some = "standard errors"
-    if any(bound is not None for bound in bounds):
+    learned = f"regions were learned on {n_learners:,} rows of it, " if n_learners else ""
+    counted, some = "counted", "standard errors"
+    if judged:
+        counted = "counted and judged by models that had not seen them"
+        learned += "the models of the headline on all of it; "
+    elif any(bound is not None for bound in bounds):
         some = "the headline without bins and standard errors"
-    if after is not None:
+    if recalibrated:
         some += ", and what recalibration would do,"
-    kept = f"of {n_rows:,} rows, all of them counted, a sample of {n_sample:,} was kept"
-    return [Remark("sampled", f"{kept}: {learned}{some} rest on it.")]
+    kept = f"of {n_rows:,} rows, all of them {counted}, a sample of {n_sample:,} was kept"
+    return Remark("sampled", f"{kept}: {learned}{some} rest on it.")
 
 
 def _evaluated(
@@ -175,6 +267,45 @@ def _sampled(terms: RowTerms, stats: RegionStats) -> SampledTerms:
     spread = float((terms.weight**2).sum()) / float(terms.weight.sum()) ** 2
     rest = squares / total**2 / spread - seen**2
     return SampledTerms(**vars(terms), seen=seen, unseen=float(np.sqrt(max(rest, 0.0))))
+
+
+@dataclass(frozen=True)
+class SampledMean:
+    """The error of a mean over all rows, of which a sample is known, with these weights.
+
+    Each sampled row has its own part in the mean, ``seen`` times that in the sample's mean. Behind the
+    ``evaluating`` rows, as in ``SampledTerms``, all others stand, ``unseen`` times.
+    """
+
+    weight: Floats
+    evaluating: Codes
+    seen: float
+    unseen: float
+
+    @classmethod
+    def of(cls, weight: Floats, learners: Codes, total: float, squares: float) -> SampledMean:
+        """Return the error where all rows have this total weight, and sum of squared weights."""
+        evaluating = np.setdiff1d(np.arange(len(weight)), learners, assume_unique=True)
+        some = weight[evaluating]
+        spread = float((some**2).sum()) / float(some.sum()) ** 2
+        rest = (squares - float((weight**2).sum())) / total**2 / spread
+        return cls(weight, evaluating, float(weight.sum()) / total, float(np.sqrt(max(rest, 0.0))))
+
+    def influence(self, values: Floats) -> Influence:
+        """Return the influence of sampled rows on the mean, and of those that they stand for."""
+        some, others = self.evaluating, np.zeros(len(values))
+        others[some] = self.unseen * _deviation(self.weight[some], values[some])
+        return Influence(np.concatenate([self.seen * _deviation(self.weight, values), others]))
+
+    def of_sample(self, values: Floats) -> Influence:
+        """Return the influence of sampled rows on their own mean."""
+        return Influence(_deviation(self.weight, values))
+
+
+def _deviation(weight: Floats, values: Floats) -> Floats:
+    share = weight / weight.sum()
+    deviation: Floats = share * (values - dot(share, values))
+    return deviation
 
 
 def _padded(bound: CrossfitBound | None) -> CrossfitBound | None:

@@ -30,7 +30,7 @@ from epiloss.streaming.census import Census, TakeCensus
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.engines import Engine, resolve_engine
 from epiloss.streaming.engines.base import Task
-from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample
+from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample, learn_juries
 from epiloss.streaming.passes import Pass, PassResult
 from epiloss.streaming.reader import Reader, reader, score_width
 from epiloss.streaming.roles import Roles, check_types, choose_roles
@@ -279,7 +279,7 @@ def _audited(
     remarks += weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))
     sample, read, more = _sample(survey, read, source, columns)
     problem = sample.problem.remarking(*remarks, *more, *remarks_on(sample.problem))
-    sample = replace(sample, problem=problem)
+    sample = replace(sample, problem=problem, by_place=bool(again))
     _check_two_classes(sample, census)
     display = _display(sample, roles)
     in_place = replace(options, n_jobs=None)
@@ -291,10 +291,11 @@ def _audited(
         return audit_problem(problem.remarking(Remark("sample-only", text)), options, display)
     learned, learners = learn_from_sample(sample, survey, in_place, work.limit)
     keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], n_rows])
-    tally = runner.run(TakeTally(read, options.rule, learned), keys, n_rows)
+    juries = learn_juries(sample, options, survey.n_rows)
+    tally = runner.run(TakeTally(read, options.rule, learned, juries), keys, n_rows)
     if tally.n_rows != survey.n_rows:
         raise _changed(survey.n_rows, tally.n_rows)
-    return audit_of_tally(sample, learned, learners, tally, options, display)
+    return audit_of_tally(sample, learned, learners, juries, tally, options, display)
 
 
 def _sample(

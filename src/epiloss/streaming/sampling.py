@@ -80,11 +80,20 @@ def is_uneven(survey: Survey, limit: int) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """The sampled rows in the order of their keys, whatever the order in which they came."""
+    """The sampled rows in the order of their keys, whatever the order in which they came.
+
+    Keys are made of what rows hold, or ``by_place`` of their numbers.
+    """
 
     problem: Problem
     keys: NDArray[np.uint64]
     table: Any
+    by_place: bool = False
+
+    @property
+    def places(self) -> NDArray[np.uint64] | None:
+        """The keys, where they are made of the rows' numbers."""
+        return self.keys if self.by_place else None
 
     def displayed(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return columns to show, in the order of the rows."""

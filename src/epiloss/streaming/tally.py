@@ -1,33 +1,39 @@
-"""The last pass: the sums of each region over all rows."""
+"""The last pass: the sums over all rows, of each region and for the estimate by twin learners."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 from epiloss.estimation.learned import Learned
 from epiloss.estimation.region_stats import RegionStats, RegionSums
+from epiloss.estimation.twins.jury import Jury
+from epiloss.estimation.twins.moments import Form, TwinSums
 from epiloss.input.tasks import binary_problems
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.packing import packed, unpacked
 from epiloss.streaming.passes import Pass, PassResult, placed
 from epiloss.streaming.reader import Reader
+from epiloss.streaming.survey import row_numbers
 
 
 @dataclass(frozen=True)
 class Tally(PassResult):
-    """The sums of each region and of each subgroup, for each binary problem."""
+    """The sums of each region, of each subgroup and of each jury, for each binary problem."""
 
     n_rows: int
     stats: tuple[RegionStats, ...]
     by_subgroup: tuple[RegionStats, ...] = ()  # of each problem, those of each column
+    twins: tuple[TwinSums, ...] = ()  # of each problem, those of each jury
 
     def merge(self, other: Tally) -> Tally:
         """Return the sums of both."""
         stats = tuple(a.merge(b) for a, b in zip(self.stats, other.stats, strict=True))
         pairs = zip(self.by_subgroup, other.by_subgroup, strict=True)
-        return Tally(self.n_rows + other.n_rows, stats, tuple(a.merge(b) for a, b in pairs))
+        by_subgroup = tuple(a.merge(b) for a, b in pairs)
+        twins = tuple(a.merge(b) for a, b in zip(self.twins, other.twins, strict=True))
+        return Tally(self.n_rows + other.n_rows, stats, by_subgroup, twins)
 
     def to_bytes(self) -> bytes:
         """Return the sums as Arrow."""
@@ -35,7 +41,8 @@ class Tally(PassResult):
         arrays = [array for one in every for array in (one.level_set, one.region, one.sums.reshape(-1))]
         plans = [one.plan for one in every]
         facts = {"n_rows": self.n_rows, "plans": plans, "n_problems": len(self.stats)}
-        return packed(facts, arrays, None)
+        facts["twins"] = [astuple(one.form) for one in self.twins]
+        return packed(facts, [*arrays, *(one.sums for one in self.twins)], None)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Tally:
@@ -47,17 +54,20 @@ class Tally(PassResult):
             every.append(
                 RegionStats(level_set, region, sums.reshape(2, -1, len(region)), (plan[0], plan[1]))
             )
-        n = int(facts["n_problems"])
-        return cls(facts["n_rows"], tuple(every[:n]), tuple(every[n:]))
+        n, others = int(facts["n_problems"]), arrays[3 * len(every) :]
+        forms = (Form(*form) for form in facts["twins"])
+        twins = (TwinSums(form, one) for form, one in zip(forms, others, strict=True))
+        return cls(facts["n_rows"], tuple(every[:n]), tuple(every[n:]), tuple(twins))
 
 
 @dataclass(frozen=True)
 class TakeTally(Pass[Tally]):
-    """Find the region of each row, and add up the rows of each region."""
+    """Find the region of each row, and add up the rows of each region; let juries judge every row."""
 
     reader: Reader
     rule: ScoringRule
     learned: tuple[Learned, ...]
+    juries: tuple[tuple[Jury, ...], ...] = ()  # of each problem; none where they are not asked for
     name: ClassVar[str] = "tally"
     result: ClassVar[type[PassResult]] = Tally
 
@@ -77,8 +87,9 @@ class TakeTally(Pass[Tally]):
             [RegionSums(one.n_level_sets, rule) for _ in names]
             for one, rule in zip(self.learned, rules, strict=True)
         ]
+        twins = [[TwinSums.empty(jury) for jury in some] for some in self.juries]
         n_rows = 0
-        for batch, _, at in placed(batches, part_name, first_row):
+        for batch, before, at in placed(batches, part_name, first_row):
             problem = self.reader.problem(batch, at)
             n_rows += len(problem.labels)
             binaries = binary_problems(problem, self.rule)
@@ -90,10 +101,18 @@ class TakeTally(Pass[Tally]):
                 whole.add(rows.level_set, rows.region, *values)
                 for part, groups in zip(parts, problem.subgroups.values(), strict=True):
                     part.add(rows.level_set, groups.codes, *values)
+            if not self.juries:
+                continue
+            places = row_numbers(offset + before, batch.num_rows)
+            places = places if problem.rows is None else places[problem.rows]
+            for binary, juries, judged in zip(binaries, self.juries, twins, strict=True):
+                for jury, one in zip(juries, judged, strict=True):
+                    one.add(jury, binary, places)
         return Tally(
             n_rows,
             tuple(one.stats() for one in sums),
             tuple(part.stats() for parts in by_subgroup for part in parts),
+            tuple(one for judged in twins for one in judged),
         )
 
     @property

@@ -19,7 +19,7 @@ from epiloss.estimation.crossfit.bound import (
 from epiloss.estimation.learned import level_sets_of, scored_anew
 from epiloss.estimation.options import Options
 from epiloss.estimation.splits import split_folds
-from epiloss.estimation.twin import twin
+from epiloss.estimation.twins.estimate import twin
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
@@ -31,9 +31,9 @@ def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
     With ``repeats`` it is the mean over as many divisions of the rows into folds.
     """
     everything = np.arange(len(problem.scores))
-    if not _is_possible(problem, everything):
+    if not is_possible(problem):
         return None
-    generator = stream(options.seed, "crossfit")
+    generator = stream(options.seed, options.method)
     bounds = [_bound(problem, options, everything, generator) for _ in range(options.repeats)]
     return mean_of_repeats(bounds)
 
@@ -43,9 +43,9 @@ def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitB
     level_set = level_sets_of(problem, options).assign(problem.scores)
     repeats = split_folds(problem, options, level_set, stream(options.seed, "splits"))
     folds = list(chain.from_iterable(repeats))
-    if not all(_is_possible(problem, fold.evaluate) for fold in folds):
+    if not all(is_possible(problem, fold.evaluate) for fold in folds):
         return None
-    curves, generator = stream(options.seed, "curves"), stream(options.seed, "crossfit")
+    curves, generator = stream(options.seed, "curves"), stream(options.seed, options.method)
     parts = []
     for fold in folds:
         again = scored_anew(problem, options, fold, curves).problem
@@ -53,8 +53,9 @@ def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitB
     return average_bounds(parts, len(problem.scores), options.confidence_level, problem.clusters)
 
 
-def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
+def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
     """Tell whether there are features, one score to condition on, enough rows, and both outcomes."""
+    rows = np.arange(len(problem.scores)) if rows is None else rows
     if problem.features is None or problem.groups is not None or problem.vectors is not None:
         return False
     few_clusters = (
@@ -68,10 +69,18 @@ def _is_possible(problem: BinaryProblem, rows: Codes) -> bool:
 def _bound(
     problem: BinaryProblem, options: Options, rows: Codes, generator: np.random.Generator
 ) -> CrossfitBound:
-    some, learner = problem.take(rows), options.learner
-    assert some.features is not None  # the callers ask only where there are features
+    learner = options.learner
     if options.method == "twin":
-        return twin(some, options.confidence_level, generator)
+        return twin(
+            problem,
+            options.confidence_level,
+            generator,
+            learner=None if options.learner_given is None else learner,
+            judged=None if len(rows) == len(problem.scores) else rows,
+            n_jobs=options.n_jobs,
+        )
+    some = problem.take(rows)
+    assert some.features is not None  # the callers ask only where there are features
     with limited_threads(openmp=True):
         directions = cross_fitted_directions(
             some.features,

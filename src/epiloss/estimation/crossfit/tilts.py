@@ -117,6 +117,14 @@ class LogTilts(Tilts):
         tilted = expit(logit(c) + t)
         return np.log1p(c * np.expm1(t)) - c * t, tilted - c, tilted * (1 - tilted)
 
+    def of_steps(self, steps: Floats, c: Floats) -> Floats:
+        """Return the tilts that steps of the log-odds stand for, where they can be believed."""
+        return np.clip(steps, -_STEEPEST, _STEEPEST)
+
+    def fourth(self, c: Floats) -> Floats:
+        """Return the fourth derivative of the cost of no tilt over the second."""
+        return 1 - 6 * c * (1 - c)
+
     def _variance(self, c: Floats) -> Floats:
         return c * (1 - c)
 
@@ -136,6 +144,15 @@ class ClassLogTilts(LogTilts):
         """Return the cost, as if probabilities above 1 were possible, and its derivatives."""
         more = np.expm1(t)
         return c * (more - t), c * more, c * (more + 1)
+
+    def of_steps(self, steps: Floats, c: Floats) -> Floats:
+        """Return the logarithm of the ratio of the probabilities, where it can be believed."""
+        odds = np.expm1(np.clip(steps, -_STEEPEST, _STEEPEST))
+        return np.asarray(np.log1p(odds) - np.log1p(c * odds), float)
+
+    def fourth(self, c: Floats) -> Floats:
+        """Return 1: all derivatives are alike."""
+        return np.ones_like(c)
 
     def _variance(self, c: Floats) -> Floats:
         return c

@@ -18,7 +18,7 @@ from epiloss._kernels.reference_trees import MISSING, N_CODES, N_EDGES, Bytes
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
-_MOST_SAMPLED, _LEAST_SAMPLED, _VALUES = 20_000, 1_024, 2**22  # rows that edges are found from
+_MOST_SAMPLED, _LEAST_SAMPLED, _VALUES = 4_096, 1_024, 2**22  # rows that edges are found from
 _COLUMNS = 256  # whose samples are sorted together
 _FURTHEST = 1e-4  # of the mass, beyond which a rank is not told from the last
 
@@ -28,34 +28,42 @@ class Encoding:
     """How values become codes, and what number a code stands for in a linear model.
 
     ``edges`` (columns, 63): a number with code ``k`` is at most edge ``k`` and above the edge before.
-    The last column is the score. ``tables`` have the code of each category. ``values`` (columns, 64) are
-    normal scores of the codes' ranks, with mean 0 and variance 1; 0 for missing values.
+    The last column is the score; before it may stand the class that it is of. ``tables`` have the code
+    of each category. ``values`` (columns, 64) are normal scores of the codes' ranks, with mean 0 and
+    variance 1; 0 for missing values.
     """
 
     edges: Floats
     tables: Mapping[int, Bytes]
     values: NDArray[np.float32]
 
-    def codes(self, features: Features, scores: Floats) -> Bytes:
-        """Return the codes (columns, rows) of features and, last, of the score."""
-        return _codes(self.edges, self.tables, features, scores)
+    def codes(self, features: Features, scores: Floats, claimed: Codes | None = None) -> Bytes:
+        """Return the codes (columns, rows) of features, of the class if there is one, of the score."""
+        return _codes(self.edges, self.tables, features, scores, claimed)
 
 
-def learn_encoding(features: Features, scores: Floats) -> tuple[Encoding, Bytes]:
-    """Find codes for rows without looking at labels; return them too."""
+def learn_encoding(
+    features: Features, scores: Floats, claimed: Codes | None = None
+) -> tuple[Encoding, Bytes]:
+    """Find codes for rows without looking at labels; return them too.
+
+    ``claimed`` is the class of which a row's score is, where that differs.
+    """
     n, d = len(scores), features.n_columns
     rows = _sample(n, d)
-    edges = np.full((d + 1, N_EDGES), np.inf)
+    edges = np.full((d + 1 + (claimed is not None), N_EDGES), np.inf)
     some = features.take(rows)
     for first in range(0, d, _COLUMNS):
         last = min(first + _COLUMNS, d)
         values = np.stack([column.astype(np.float64) for column in some.columns(first, last)])
-        edges[first:last] = _edges(values)
-    edges[d] = _edges(scores[rows][None])[0]
+        edges[first:last] = edges_of(values)
+    edges[-1] = edges_of(scores[rows][None])[0]
     tables = {}
     for j in features.categories:
         edges[j], tables[j] = np.inf, _ordered_codes(features.column(j), scores)
-    codes = _codes(edges, tables, features, scores)
+    if claimed is not None:
+        tables[d] = _ordered_codes(claimed.astype(float), scores)
+    codes = _codes(edges, tables, features, scores, claimed)
     return Encoding(edges, tables, np.stack([_normal_scores(column) for column in codes])), codes
 
 
@@ -67,24 +75,30 @@ def _sample(n: int, d: int) -> Codes:
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
-def _codes(edges: Floats, tables: Mapping[int, Bytes], features: Features, scores: Floats) -> Bytes:
+def _codes(
+    edges: Floats,
+    tables: Mapping[int, Bytes],
+    features: Features,
+    scores: Floats,
+    claimed: Codes | None,
+) -> Bytes:
     n, d = len(scores), features.n_columns
-    codes = np.empty((d + 1, n), np.uint8)
+    codes = np.empty((len(edges), n), np.uint8)
     ends = np.array([0, n])
     loops = kernel()
     if d:
         rows = features.source_rows()
         loops.encode(features.source, rows, ends, np.ascontiguousarray(edges[None, :d]), codes[:d])
-    loops.encode((scores,), np.arange(n), ends, np.ascontiguousarray(edges[None, d:]), codes[d:])
+    loops.encode((scores,), np.arange(n), ends, np.ascontiguousarray(edges[None, -1:]), codes[-1:])
     for j, table in tables.items():
-        column = features.column(j)
+        column = features.column(j) if j < d or claimed is None else claimed.astype(float)
         missing = np.isnan(column)
         category = np.minimum(np.where(missing, 0, column).astype(np.int64), len(table) - 1)
         codes[j] = np.where(missing, MISSING, table[category])
     return codes
 
 
-def _edges(values: Floats) -> Floats:
+def edges_of(values: Floats) -> Floats:
     """Return the edges (columns, 63) of values (columns, rows)."""
     values = np.sort(values, axis=1)
     if values.shape[1] < 2:

@@ -14,85 +14,75 @@ from numpy.typing import NDArray
 
 from epiloss._kernels.boosting import Growth
 from epiloss._kernels.dispatch import kernel
-from epiloss._kernels.reference_trees import N_CODES, Bytes, Records
-from epiloss._typing import Codes, Floats
-from epiloss.estimation.learning.encoding import Encoding, tie_aware_edges
+from epiloss._kernels.reference_trees import Bytes, Records
+from epiloss._typing import Floats
+from epiloss.estimation.learning.encoding import Encoding, edges_of
 from epiloss.estimation.learning.ridge import CodedRidge, fit_ridge
 
 _MANY, _SCREENED = 96, 48  # columns from which on some are chosen, and how many
 _LEAST_ROWS = 20  # whose weight a leaf must have
 _RIDGE = 5.0  # rows' weight that shrink the value of a leaf
-# from so many learning rows on: trees, and leaves of each
-_SIZES = ((30_000, 100, 31), (6_000, 90, 31), (2_500, 48, 15), (800, 32, 15), (0, 24, 8))
-_RATE, _DEEPEST = 0.4, 8
-_SAMPLED = 4_096  # rows that edges of the regression's predictions are found from
+# from so many learning rows on: trees, leaves of each, and how much of its value a tree adds
+_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 24, 12, 0.5), (0, 28, 9, 0.4))
+_DEEPEST, _EARLY = 8, 3
+_SAMPLED = 2_048  # rows that edges of the regression's predictions are found from
 
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted learner: the sum of both parts.
-
-    ``columns`` are those that the trees split on; behind them stand the regression's predictions, cut at
-    ``edges``.
-    """
+    """A fitted learner, the sum of both parts; trees see the regression's predictions cut at edges."""
 
     ridge: CodedRidge
-    columns: NDArray[np.int32]
     edges: Floats
     trees: Records
 
-    def predict(self, codes: Bytes, rows: Codes) -> Floats:
-        """Return ``F`` for some of the rows that codes (columns, rows) are of."""
-        total = np.zeros(len(rows))
-        self.ridge.add(codes, rows, total)
-        own = _with_column(codes, self.columns, rows, np.searchsorted(self.edges, total))
-        kernel().boosted(own, np.arange(len(rows), dtype=np.int32), self.trees, total)
+    def predict(self, codes: Bytes) -> Floats:
+        """Return ``F`` for rows, given by their codes (columns and a free line, rows)."""
+        total: Floats = self.stages(codes)[1]
+        return total
+
+    def stages(self, codes: Bytes) -> Floats:
+        """Return ``F`` by the first few trees alone, which are cautious, and by all (2, rows)."""
+        total = np.zeros((2, codes.shape[1]))
+        self.ridge.add(codes[:-1], total[0])
+        codes[-1] = np.searchsorted(self.edges, total[0])
+        kernel().boosted(codes, None, self.trees[:_EARLY], total[0])
+        total[1] = total[0]
+        kernel().boosted(codes, None, self.trees[_EARLY:], total[1])
         return total
 
 
-def fit_model(encoding: Encoding, codes: Bytes, residual: Floats, weight: Floats) -> Model:
-    """Learn residuals ``Y - C`` of rows whose codes (columns, rows) are given, with weights ``w``."""
+def fit_model(
+    encoding: Encoding, codes: Bytes, residual: Floats, weight: Floats, least: float = 0.0
+) -> Model:
+    """Learn residuals ``Y - C`` of rows with weights ``w``; leaves weigh at least ``least``.
+
+    The codes (columns and a free line, rows) are those of the encoding; the free line is for what the
+    regression predicts.
+    """
     n = len(residual)
-    ridge = fit_ridge(codes, encoding.values, residual, weight)
+    ridge = fit_ridge(codes[:-1], encoding.values, residual, weight)
     rest = residual - weight * ridge.left_out
-    columns = _screened(codes, rest, weight)
-    edges = tie_aware_edges(np.sort(ridge.left_out[:: max(n // _SAMPLED, 1)]))
-    own = _with_column(codes, columns, np.arange(n), np.searchsorted(edges, ridge.left_out))
-    every = np.arange(len(own), dtype=np.int32)
-    trees = kernel().boost(own, every, rest, weight, None, np.zeros(n), growth_for(weight))
-    return Model(ridge.model, columns, edges, trees)
+    columns = np.append(_screened(codes[:-1], rest, weight), np.int32(len(codes) - 1))
+    edges = edges_of(ridge.left_out[None, :: max(n // _SAMPLED, 1)])[0]
+    codes[-1] = np.searchsorted(edges, ridge.left_out)
+    trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth_for(weight, least))
+    return Model(ridge.model, edges, trees)
 
 
-def growth_for(weight: Floats) -> Growth:
+def growth_for(weight: Floats, least: float = 0.0) -> Growth:
     """Return how trees grow on rows with these weights: more and larger ones on more rows."""
-    _, n_trees, n_leaves = next(size for size in _SIZES if len(weight) >= size[0])
+    _, n_trees, n_leaves, rate = next(size for size in _SIZES if len(weight) >= size[0])
     mean = float(weight.mean())
-    return Growth(n_trees, n_leaves, _DEEPEST, _RATE, _RIDGE * mean, _LEAST_ROWS * mean)
-
-
-def _with_column(codes: Bytes, columns: NDArray[np.int32], rows: Codes, last: Codes) -> Bytes:
-    """Return the codes of some columns and rows, and one more column behind them."""
-    own = np.empty((len(columns) + 1, len(rows)), np.uint8)
-    for place, j in enumerate(columns):
-        np.take(codes[j], rows, out=own[place])
-    own[-1] = last
-    return own
+    return Growth(
+        n_trees, n_leaves, _DEEPEST, rate, max(_RIDGE * mean, least), max(_LEAST_ROWS * mean, least)
+    )
 
 
 def _screened(codes: Bytes, rest: Floats, weight: Floats) -> NDArray[np.int32]:
     """Return all columns or, of many, those that alone explain the most; the score is always there."""
     if len(codes) <= _MANY:
         return np.arange(len(codes), dtype=np.int32)
-    gains = np.array([_alone(column, rest, weight) for column in codes])
+    gains = kernel().single_splits(codes, rest, weight)
     best = np.argsort(-gains, kind="stable")[:_SCREENED]
     return np.unique(np.append(best, len(codes) - 1)).astype(np.int32)
-
-
-def _alone(column: NDArray[np.uint8], rest: Floats, weight: Floats) -> float:
-    """Return what the best single split of a column explains."""
-    g, h = np.bincount(column, rest, N_CODES), np.bincount(column, weight, N_CODES)
-    left_g, left_h = np.cumsum(g)[:-1], np.cumsum(h)[:-1]
-    inside = (left_h > 0) & (left_h < h.sum())
-    gain = left_g[inside] ** 2 / left_h[inside]
-    gain += (g.sum() - left_g[inside]) ** 2 / (h.sum() - left_h[inside])
-    return float(np.max(gain, initial=0.0))

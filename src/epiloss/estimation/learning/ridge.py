@@ -8,18 +8,22 @@ strength.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes
 from epiloss._typing import Codes, Floats
 
 _STRENGTHS = 4.0 ** np.arange(-7, 4)  # in units of the rows' weight
 LIGHTER = 16.0  # times less than what is best for predictions
-_MOST_WORK = 6e10  # products for a Gram matrix; more rows are left out of it
+_MOST_WORK = 3e10  # products for a Gram matrix; more rows are left out of it
 _BLOCK = 2**22  # numbers at a time
+_WIDE, _FEW = 1_024, 1_200  # columns from which on few rows tell the penalty, and how many
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,9 @@ class CodedRidge:
     coefficients: NDArray[np.float32]
     values: NDArray[np.float32]
 
-    def add(self, codes: Bytes, rows: Codes, total: Floats) -> None:
-        """Add the predictions for rows to their totals, in place."""
-        table = self.values * self.coefficients[:, None]
-        for j in np.flatnonzero(self.coefficients):
-            total += table[j][codes[j, rows]]
+    def add(self, codes: Bytes, total: Floats) -> None:
+        """Add the predictions for rows, given by their codes (columns, rows), to their totals."""
+        kernel().added_up(codes, self.values * self.coefficients[:, None], total)
 
 
 @dataclass(frozen=True)
@@ -56,67 +58,159 @@ def fit_ridge(
     scaled = np.where(root > 0, residual / np.where(root > 0, root, 1.0), 0.0)
     step = max(-(-n * d * d // int(_MOST_WORK)), 1)  # more rows than that are left out of the sums
     halves = [np.arange(half, n, 2) for half in (0, 1)]
-    sums = [_sums(codes, values, rows[::step], root, scaled) for rows in halves]
-    rows = np.arange(n) if step == 1 else np.concatenate([half[::step] for half in halves])
-    square, mass = float(scaled[rows] @ scaled[rows]), float(weight[rows].sum())
-    path = _Path.of(sums[0][0] + sums[1][0], sums[0][1] + sums[1][1], square, len(rows), mass)
-    best, left_out = path.best(), np.zeros(n)
-    for (gram, moment), others in zip(sums, reversed(halves), strict=True):
-        gram[np.diag_indices(d)] += best * mass / 2
-        found = np.zeros(len(others))
-        one = CodedRidge(np.linalg.solve(gram, moment).astype(np.float32), values)
-        one.add(codes, others, found)
-        left_out[others] = found
-    return FittedRidge(CodedRidge(path.coefficients(best / LIGHTER), values), left_out)
+    rows = [half[::step] for half in halves]
+    parts = [_Part.of(codes, values, some, root, scaled) for some in rows]
+    both = parts[0].joined(parts[1])
+    few = both
+    if d > _WIDE:  # the penalty does not depend on how many rows there are, so few tell it
+        some = np.unique(np.linspace(0, n - 1, min(d // 2, _FEW)).astype(np.int64))
+        few = _Part.of(codes, values, some, root, scaled)
+    path, left_out = few.path(), np.zeros(n)
+    penalty = path.best()
+    for part, others in zip(parts, reversed(halves), strict=True):
+        found = np.zeros(n)
+        CodedRidge(part.solved(penalty), values).add(codes, found)
+        left_out[others] = found[others]
+    light = penalty / LIGHTER
+    coefficients = path.coefficients(light) if few is both else both.solved(light)
+    return FittedRidge(CodedRidge(coefficients, values), left_out)
 
 
-def _sums(
-    codes: Bytes, values: NDArray[np.float32], rows: Codes, root: Floats, scaled: Floats
-) -> tuple[Floats, Floats]:
-    """Return the Gram matrix and the products with the residuals, added up block by block."""
-    d = len(codes)
-    gram, moment = np.zeros((d, d)), np.zeros(d)
-    for some in np.array_split(rows, max(-(-len(rows) * d // _BLOCK), 1)):
-        block = np.empty((d, len(some)), np.float32)
-        for j in range(d):
-            block[j] = values[j][codes[j, some]]
-        block *= root[some].astype(np.float32)
-        gram += block @ block.T
-        moment += block @ scaled[some]
-    return gram, moment
+class _Part(ABC):
+    """Weighted rows: enough of them to solve for coefficients, in the smaller of their two spaces."""
+
+    square: float  # of what is to be explained
+    mass: float
+    n: int
+
+    @staticmethod
+    def of(
+        codes: Bytes, values: NDArray[np.float32], rows: Codes, root: Floats, scaled: Floats
+    ) -> _Part:
+        """Return rows: by the products of their columns or, where these are more, as they are."""
+        d, target, weight = len(codes), scaled[rows], root[rows]
+        square, mass = float(target @ target), float(weight @ weight)
+        if 2 * len(rows) <= d:
+            return _FewRows(square, mass, len(rows), _columns(codes, values, rows, root), target)
+        gram, moment = np.zeros((d, d)), np.zeros(d)
+        for some in np.array_split(rows, max(-(-len(rows) * d // _BLOCK), 1)):
+            block = _columns(codes, values, some, root)
+            gram += block @ block.T
+            moment += block @ scaled[some]
+        return _ManyRows(square, mass, len(rows), gram, moment)
+
+    @abstractmethod
+    def joined(self, other: Any) -> _Part:
+        """Return both parts."""
+
+    @abstractmethod
+    def solved(self, penalty: float) -> NDArray[np.float32]:
+        """Return the coefficients for one penalty."""
+
+    @abstractmethod
+    def path(self) -> _Path:
+        """Return the coefficients for any."""
+
+
+@dataclass(frozen=True)
+class _ManyRows(_Part):
+    square: float
+    mass: float
+    n: int
+    gram: Floats
+    moment: Floats
+
+    def joined(self, other: _ManyRows) -> _ManyRows:
+        sums = (getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
+        return _ManyRows(*sums)
+
+    def solved(self, penalty: float) -> NDArray[np.float32]:
+        return _solution(self.gram, penalty, self.moment)
+
+    def path(self) -> _Path:
+        spectrum, vectors = _decomposed(self.gram)
+        projected = vectors.T @ self.moment
+        return _Path(spectrum, projected**2, self.square, self.n, self.mass, vectors, projected)
+
+
+@dataclass(frozen=True)
+class _FewRows(_Part):
+    square: float
+    mass: float
+    n: int
+    columns: NDArray[np.float32]  # (columns, rows)
+    target: Floats
+
+    def joined(self, other: _FewRows) -> _FewRows:
+        columns = np.concatenate([self.columns, other.columns], axis=1)
+        target = np.concatenate([self.target, other.target])
+        square, mass = self.square + other.square, self.mass + other.mass
+        return _FewRows(square, mass, self.n + other.n, columns, target)
+
+    def solved(self, penalty: float) -> NDArray[np.float32]:
+        return self.columns @ _solution(self.columns.T @ self.columns, penalty, self.target)
+
+    def path(self) -> _Path:
+        spectrum, vectors = _decomposed(self.columns.T @ self.columns)
+        projected = vectors.T @ self.target
+        lifted = self.columns @ vectors.astype(np.float32)
+        return _Path(
+            spectrum, spectrum * projected**2, self.square, self.n, self.mass, lifted, projected
+        )
+
+
+def _columns(
+    codes: Bytes, values: NDArray[np.float32], rows: Codes, root: Floats
+) -> NDArray[np.float32]:
+    """Return the weighted normal scores (columns, rows) of rows."""
+    block = np.empty((len(codes), len(rows)), np.float32)
+    for j in range(len(codes)):
+        block[j] = values[j][codes[j, rows]]
+    block *= root[rows].astype(np.float32)
+    return block
+
+
+def _solution(matrix: NDArray[Any], penalty: float, target: Floats) -> NDArray[np.float32]:
+    from scipy.linalg import solve  # which takes a while to load
+
+    penalised = matrix.astype(float)
+    penalised[np.diag_indices(len(matrix))] += penalty
+    return np.asarray(solve(penalised, target, assume_a="pos", overwrite_a=True), np.float32)
+
+
+def _decomposed(matrix: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return eigenvalues, none below 0, and vectors; in single precision, which is enough here."""
+    from scipy.linalg import eigh  # which takes a while to load
+
+    spectrum, vectors = eigh(matrix.astype(np.float32), driver="evd", overwrite_a=True)
+    return np.maximum(spectrum.astype(float), 0.0), vectors.astype(float)
 
 
 @dataclass(frozen=True)
 class _Path:
-    """The solutions of every strength, from one decomposition."""
+    """The solutions of every strength, from one decomposition.
+
+    ``energy`` is what each direction would explain times its eigenvalue.
+    """
 
     spectrum: Floats
-    vectors: Floats
-    projected: Floats
+    energy: Floats
     square: float
     n: int
     mass: float
+    vectors: NDArray[Any]
+    projected: Floats
 
-    @classmethod
-    def of(cls, gram: Floats, moment: Floats, square: float, n: int, mass: float) -> _Path:
-        spectrum, vectors = np.linalg.eigh(gram)
-        return cls(np.maximum(spectrum, 0.0), vectors, vectors.T @ moment, square, n, mass)
-
-    def coefficients(self, strength: float) -> NDArray[np.float32]:
-        shrunk = self.projected / (self.spectrum + strength * self.mass)
+    def coefficients(self, penalty: float) -> NDArray[np.float32]:
+        shrunk = self.projected / (self.spectrum + penalty)
         return (self.vectors @ shrunk).astype(np.float32)
 
-    def trace(self, strength: float) -> float:
-        return float((self.spectrum / (self.spectrum + strength * self.mass)).sum())
-
     def best(self) -> float:
-        """Return the strength of the least generalised cross-validation error."""
-        errors = []
-        for strength in _STRENGTHS:
-            inverse = 1.0 / (self.spectrum + strength * self.mass)
-            explained = (
-                2 * inverse @ self.projected**2 - (self.spectrum * inverse**2) @ self.projected**2
-            )
-            free = max(self.n - self.trace(strength), 1.0)
+        """Return the penalty of the least generalised cross-validation error."""
+        errors, penalties = [], _STRENGTHS * self.mass
+        for penalty in penalties:
+            inverse = 1.0 / (self.spectrum + penalty)
+            explained = (2 * inverse - self.spectrum * inverse**2) @ self.energy
+            free = max(self.n - self.spectrum @ inverse, 1.0)
             errors.append((self.square - explained) / free**2)
-        return float(_STRENGTHS[int(np.argmin(errors))])
+        return float(penalties[int(np.argmin(errors))])

@@ -139,10 +139,12 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
     """Return how the grouping loss was bounded: a title, a number, its interval, its p-value."""
     lines, spec = [], loss_spec(audit.score.value)
     bounds = (
-        ("by twin learners, without bins", audit.twin_estimate),
         ("cross-fitted, without bins", audit.crossfit_bound),
         ("explained by the regions", audit.partition_bound),
     )
+    if audit.twin_estimate is not None and audit.at_least is not None:
+        sure = f"at least, {percent(audit.confidence_level)} sure"
+        lines.append((sure, number(audit.at_least, spec), "", pvalue(audit.twin_estimate.pvalue)))
     for title, bound in bounds:
         if bound is not None:
             shown = number(bound.value, spec), interval(bound, spec), pvalue(bound.pvalue)
@@ -151,7 +153,7 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
         ("= plugin", audit.plugin),
         ("- bias of small regions", audit.bias),
         ("- induced by binning", audit.induced),
-        ("upper limit of the grouping loss", audit.bounds.grouping_loss_high),
+        ("at most", audit.bounds.grouping_loss_high),
     )
     return lines + [(title, number(value, spec), "", "") for title, value in plain]
 

@@ -1,0 +1,237 @@
+"""How much of the grouping loss of real models the twin estimate finds.
+
+    python benchmarks/tightness.py
+    python benchmarks/tightness.py --sets "Adult, logistic" "votes, logistic" --seeds 3
+    python benchmarks/tightness.py --markdown docs/tightness.md
+
+Rows are split in thirds: one trains the base model, one a boosted model of features and score, and
+one is audited. On the audited rows the boosted model's Brier score is lower than that of the calibrated
+score by as much as it proves of the grouping loss; the estimate should find no less. The true loss is
+unknown, and may be larger than both. The sets after COMPAS were named before the first run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import epiloss
+from epiloss._saving import write_text
+from epiloss.estimate import Estimate
+from epiloss.simulate import Sigmoid
+from provers import proven
+from registry_data import NEW_TABLES
+from repair_data import (
+    Part,
+    Split,
+    Table,
+    UnavailableError,
+    adult,
+    boosting,
+    compas,
+    flights,
+    kdd_census,
+    logistic,
+    simulation,
+    with_base_model,
+)
+from reporting import Report, Verdict
+
+LEAST_RATIO, MANY_ROWS = 0.95, 10_000
+LARGEST_SPREAD = 1 / 3  # of estimates over seeds, in standard errors
+SEEDS, QUICK_ROWS = 10, 600
+OLD_TABLES: Mapping[str, Callable[[Path], Table]] = {
+    "Adult": adult,
+    "KDD census": kdd_census,
+    "flights": flights,
+    "COMPAS": compas,
+}
+UNIT = 1e-4
+PAGE = """# How tight is the estimate?
+
+`python benchmarks/tightness.py --markdown docs/tightness.md` audits models on real data. "proven" is by
+how much the Brier score of a boosted model is lower than that of the calibrated score; it learns from as
+many other rows, and sees features and score. No model can gain more than the grouping loss, so the
+estimate should not be lower. "spread" is the standard deviation of the estimate over seeds, in its
+standard errors. CPU is one audit's on one thread.
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One base model: the estimate beside the landed bound and what a boosted model proves."""
+
+    data: str
+    rows: int
+    columns: int
+    positives: float
+    estimate: float
+    stderr: float
+    pvalue: float
+    bound: float
+    proven: float
+    proven_stderr: float
+    prover: str
+    spread: float
+    cpu: float
+    bound_cpu: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The estimate over what is proven, where that is more than noise."""
+        return self.estimate / self.proven if self.proven > 2 * self.proven_stderr else None
+
+    @property
+    def tight(self) -> bool:
+        """Tell whether the estimate reaches what is proven, or nothing is."""
+        return self.ratio is None or self.ratio >= LEAST_RATIO
+
+    @property
+    def stable(self) -> bool:
+        """Tell whether seeds matter little."""
+        return self.spread <= LARGEST_SPREAD
+
+    def __str__(self) -> str:
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        return (
+            f"{self.data:22} {self.rows:>8,} {self.columns:>4} {self.positives:6.3f} "
+            f"{self.estimate / UNIT:7.1f} ±{self.stderr / UNIT:5.1f} {self.bound / UNIT:7.1f} "
+            f"{self.proven / UNIT:7.1f} ±{self.proven_stderr / UNIT:5.1f} {ratio:>6} "
+            f"{self.spread:6.2f} {self.cpu:6.2f} {self.bound_cpu:6.2f}  {self.prover}"
+        )
+
+
+HEADER = (
+    f"{'losses x 1e-4':22} {'rows':>8} {'cols':>4} {'rate':>6} {'twin ± se':>14} {'bound':>7} "
+    f"{'proven ± se':>14} {'ratio':>6} {'spread':>6} {'CPU':>6} {'bound':>6}  best boosted model"
+)
+
+
+def data_sets() -> Mapping[str, Callable[[int, Path], Split]]:
+    """Return all base models by name: a logistic regression for each table, and boosting for two."""
+    tables = {**OLD_TABLES, **NEW_TABLES}
+    found = {f"{name}, logistic": with_base_model(load, logistic) for name, load in tables.items()}
+    for name in ("Adult", "votes"):
+        found[f"{name}, boosting"] = with_base_model(tables[name], boosting)
+    return found
+
+
+def measure(name: str, split: Split, seeds: int) -> Line:
+    """Audit by some seeds, and see what a boosted model proves."""
+    rows = split.held_out
+    runs = [timed_audit(rows, "twin", seed) for seed in range(seeds)]
+    first = runs[0][0]
+    stderr = first.stderr or 0.0
+    spread = float(np.std([one.value for one, _ in runs], ddof=1)) / stderr if stderr else 0.0
+    bound, bound_cpu = timed_audit(rows, "crossfit", 0)
+    proof = proven(split.repair, rows, 0)
+    return Line(
+        data=name,
+        rows=len(rows.y),
+        columns=rows.X.shape[1],
+        positives=float(rows.y.mean()),
+        estimate=first.value,
+        stderr=stderr,
+        pvalue=1.0 if first.pvalue is None else first.pvalue,
+        bound=bound.value,
+        proven=proof.value,
+        proven_stderr=proof.stderr,
+        prover=proof.model,
+        spread=spread,
+        cpu=float(np.mean([cpu for _, cpu in runs])),
+        bound_cpu=bound_cpu,
+    )
+
+
+def timed_audit(rows: Part, method: str, seed: int) -> tuple[Estimate, float]:
+    """Return the grouping loss and the CPU seconds of the audit."""
+    started = time.process_time()
+    audit = epiloss.audit(rows.y, rows.scores, rows.X, method=method, random_state=seed)
+    return audit.grouping_loss, time.process_time() - started
+
+
+def judge(lines: Sequence[Line]) -> list[Verdict]:
+    """Compare what was found with the targets."""
+    large = [line for line in lines if line.rows > MANY_ROWS]
+    below = [f"{line.data} {line.ratio:.2f}" for line in large if not line.tight]
+    unstable = [f"{line.data} {line.spread:.2f}" for line in lines if not line.stable]
+    return [
+        Verdict.on_all(
+            f"at least {LEAST_RATIO} of what is proven from {MANY_ROWS:,} rows on", below, len(large)
+        ),
+        Verdict.on_all("spread over seeds at most 1/3", unstable, len(lines)),
+    ]
+
+
+def run(
+    known: Mapping[str, Callable[[int, Path], Split]], options: argparse.Namespace, report: Report
+) -> list[Line]:
+    """Measure each base model, print its line and save what there is so far."""
+    lines: list[Line] = []
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")
+        for name in options.sets or known:
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            try:
+                lines.append(measure(name, known[name](0, options.cache), options.seeds))
+            except UnavailableError as error:
+                report.tell(f"{name} is left out: {error}")
+                continue
+            report.tell(str(lines[-1]))
+            save(lines, [], options.output)
+    return lines
+
+
+def save(lines: Sequence[Line], verdicts: Sequence[Verdict], file: Path) -> None:
+    """Write everything as JSON."""
+    plain: dict[str, Any] = {"lines": [asdict(line) | {"ratio": line.ratio} for line in lines]}
+    plain["verdicts"] = [asdict(one) for one in verdicts]
+    write_text(file, json.dumps(plain, indent=2, allow_nan=False) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure every base model, print the table and the verdicts, and save them."""
+    options = _options(arguments)
+    report = Report()
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    tiny = simulation("quick", Sigmoid(perturbation="step"), QUICK_ROWS)
+    known = {tiny.name: tiny.split} if options.quick else data_sets()
+    report.tell(HEADER)
+    lines = run(known, options, report)
+    verdicts = judge(lines)
+    report.tell("\n".join(["", *map(str, verdicts)]))
+    save(lines, verdicts, options.output)
+    if options.markdown is not None:
+        report.save(options.markdown, PAGE)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The twin estimate beside what boosted models prove.")
+    parser.add_argument("--quick", action="store_true", help="one tiny simulation")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"default {SEEDS}")
+    parser.add_argument(
+        "--sets", nargs="+", choices=list(data_sets()), metavar="NAME", help="default all"
+    )
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/output/tightness.json"))
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "epiloss-benchmarks")
+    parser.add_argument("--markdown", type=Path, help="also write the report to this file")
+    options = parser.parse_args(arguments)
+    if options.seeds < 2:
+        parser.error(f"--seeds must be at least 2, for a spread, got {options.seeds}")
+    if options.quick and options.sets:
+        parser.error("--quick has a set of its own: leave --sets out")
+    return options
+
+
+if __name__ == "__main__":
+    main()

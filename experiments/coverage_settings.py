@@ -1,0 +1,67 @@
+"""Settings of the coverage experiment beyond the paper's: wide, sparse, by interaction, few scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit, logit, ndtr
+
+from epiloss._typing import Floats
+from epiloss.simulate import Problem, _gaussian, _Law
+
+Shape = Literal["all", "one", "product"]
+SLOPE = 1.5  # of the score's log-odds along the first column
+
+
+@dataclass(frozen=True)
+class Blind(Problem):
+    """A calibrated score of the first of ``dimension`` normal columns, blind to the others.
+
+        S = C = expit(1.5 x_0),     Q = C + grouping psi(x) min(C, 1 - C)
+
+    where psi is ``tanh`` of the scaled sum of all other columns ("all"), the sign of one of them
+    ("one"), or the product of the signs of two ("product"). With ``n_values`` the score is rounded to
+    the mid-points of so many equally wide bins, and C with it.
+    """
+
+    dimension: int
+    shape: Shape
+    grouping: float = 0.6
+    n_values: int | None = None
+
+    def _draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, _Law]:
+        X = rng.standard_normal((n, self.dimension))
+        return X, self._law(self._rounded(expit(SLOPE * X[:, 0])), self._psi(X[:, 1:]))
+
+    def _nodes(self) -> tuple[_Law, Floats]:
+        c, c_weights = self._score_nodes()
+        psi, psi_weights = self._psi_nodes()
+        law = self._law(np.repeat(c, psi.size), np.tile(psi, c.size))
+        return law, np.outer(c_weights, psi_weights).ravel()
+
+    def _law(self, c: Floats, psi: Floats) -> _Law:
+        return _Law(c, c, c + self.grouping * psi * np.minimum(c, 1 - c))
+
+    def _rounded(self, c: Floats) -> Floats:
+        return c if self.n_values is None else (np.floor(self.n_values * c) + 0.5) / self.n_values
+
+    def _score_nodes(self) -> tuple[Floats, Floats]:
+        if self.n_values is None:
+            x, weights = _gaussian(1.0, kinks=np.zeros(1), scale=1.0)
+            return expit(SLOPE * x), weights
+        edges = logit(np.arange(self.n_values + 1) / self.n_values) / SLOPE
+        return (np.arange(self.n_values) + 0.5) / self.n_values, np.diff(ndtr(edges))
+
+    def _psi(self, others: Floats) -> Floats:
+        if self.shape == "all":
+            return np.asarray(np.tanh(others.sum(axis=1) / np.sqrt(others.shape[1])), float)
+        signs = np.sign(others[:, : 1 if self.shape == "one" else 2])
+        return np.asarray(signs.prod(axis=1), float)
+
+    def _psi_nodes(self) -> tuple[Floats, Floats]:
+        if self.shape != "all":
+            return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
+        z, weights = _gaussian(1.0, kinks=np.zeros(1), scale=1.0)
+        return np.tanh(z), weights

@@ -1,0 +1,1 @@
+"""Twin learners: the headline, an estimate of the grouping loss without bins."""

@@ -1,0 +1,266 @@
+"""Twin learners: an estimate of the grouping loss, right up to what the learner cannot express.
+
+Two learners of the same kind are trained on disjoint rows. On rows that neither has seen, with ``a1``,
+``a2`` and ``r`` their predictions and the label, centred given the score,
+
+    T = mean[(a1 + a2) r - a1 a2],     E[T] = GL - E[(abar - m)^2] <= GL,     m = Q - C,
+
+where ``abar`` is the learner's mean over training sets: the noise of the two cancels, and only the bias
+of their mean counts (separate samples for the two factors of a quadratic functional: Newey and Robins,
+2018). By the log-loss predictions are tilts ``t`` of the log-odds, and ``a1 a2`` is what it costs to
+tilt by the mean of both, of which their noise is taken off. For other rules each row counts ``kappa(C)``
+times, the least of ``d(C, q) / (q - C)^2``, and the estimate stays below.
+
+Rows are dealt to six parts, models are trained on two of them each, and a part is judged by all models
+that have not seen it: by those without a common part as twins. Many rows are dealt to four parts with a
+model of each. Clusters, and rows with equal features and score, are never divided between parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from epiloss._threads import Workers, dot, limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.crossfit.bound import CrossfitBound
+from epiloss.estimation.crossfit.learners import Learner
+from epiloss.estimation.crossfit.tilts import LogTilts, tilts_of
+from epiloss.estimation.inference import normal_estimate
+from epiloss.estimation.influence import Influence
+from epiloss.estimation.twins.design import Design, dealt, in_order
+from epiloss.estimation.twins.judges import (
+    MOST_LEARNING,
+    Block,
+    Judge,
+    stiffness,
+    teacher_of,
+    train,
+)
+from epiloss.input.tasks import BinaryProblem
+
+SHARING = 2.0  # times the rows' variance that the test's direction has where there is nothing to learn
+_LEARNED = (1.0, 3.0)  # between these z-scores the models are taken to have learned something
+
+
+@dataclass(frozen=True)
+class TwinRows:
+    """What rows add: ``cross`` is ``abar r``, and ``product`` ``a1 a2``, both times ``kappa``.
+
+    ``cautious`` is ``abar r`` for the most cautious predictions, by which the test is the strongest.
+    """
+
+    cross: Floats
+    product: Floats
+    cautious: Floats | None = None
+
+
+def twin(
+    problem: BinaryProblem,
+    level: float,
+    generator: np.random.Generator,
+    *,
+    learner: Learner | None = None,
+    judged: Codes | None = None,
+    most: int = MOST_LEARNING,
+    n_jobs: int | None = None,
+) -> CrossfitBound:
+    """Return the twin estimate of a problem with features, and the influence of judged rows on it.
+
+    ``learner`` is one of the user's own; ``judged`` are the rows that count, where others are there to
+    learn from only; a model learns from at most ``most`` rows.
+    """
+    order, units = in_order(problem)
+    counts = np.ones(len(order), bool)
+    if judged is not None:
+        counts[:] = False
+        counts[judged] = True
+    counts = counts[order]
+    problem, place = problem.take(order), order[counts]
+    with limited_threads(openmp=learner is not None):
+        rows = twin_rows(problem, units, generator, learner, counts, most, n_jobs)
+    weights = None if problem.weights is None else problem.weights[counts]
+    clusters = None if problem.clusters is None else problem.clusters[counts]
+    # in this order sums are added up, so that how the rows came does not matter
+    bound = twin_estimate(rows, level, weights, clusters)
+    contribution = np.zeros(len(order))
+    contribution[place] = bound.influence.contribution
+    if judged is not None:
+        contribution = contribution[judged]
+    return replace(bound, influence=replace(bound.influence, contribution=contribution))
+
+
+def twin_estimate(
+    rows: TwinRows, level: float, weights: Floats | None = None, clusters: Codes | None = None
+) -> CrossfitBound:
+    """Return the estimate with its interval, and the p-value of no grouping loss.
+
+    The standard error is the spread of what rows add when they evaluate. Where the models fall short of
+    the truth, rows also count by what they teach: as much as ``abar`` lacks of it.
+    """
+    weight = np.ones(len(rows.cross)) if weights is None else weights
+    share = weight / weight.sum()
+
+    def influence(values: Floats) -> Influence:
+        return Influence(share * (values - dot(share, values)))
+
+    means = dot(share, rows.cross), dot(share, rows.product)
+    found = estimate_of_means(means, rows, influence, influence, level, clusters)
+    if rows.cautious is None:
+        return found
+    pvalue = tested(dot(share, rows.cautious), influence(rows.cautious).stderr(clusters))[1]
+    return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
+
+
+def estimate_of_means(
+    means: tuple[float, float],
+    rows: TwinRows,
+    influence: Callable[[Floats], Influence],
+    lesson: Callable[[Floats], Influence],
+    level: float,
+    clusters: Codes | None = None,
+    spread: float = 0.0,
+) -> CrossfitBound:
+    """Return the estimate by the means of ``cross`` and ``product``.
+
+    ``influence`` is that of rows on a mean of their values, and ``lesson`` that of the rows from which
+    models have learned on a mean of such rows. ``spread`` is the variance as parts that other models
+    judge show it: where models have learned nothing, what it is more than rows explain counts too, as
+    the noise of products of predictions that is not less for more rows.
+    """
+    cross, product = means
+    direction = influence(rows.cross).stderr(clusters)
+    z, pvalue = tested(cross, direction)
+    reached = product / (cross + 1.645 * direction) if cross + 1.645 * direction > 0 else 1.0
+    learned = np.clip((z - _LEARNED[0]) / (_LEARNED[1] - _LEARNED[0]), 0.0, 1.0)
+    taught = learned * (1.0 - float(np.clip(reached, 0.0, 1.0)))
+    own = influence(2 * rows.cross - rows.product)
+    more = lesson(2 * rows.cross).by_cluster(clusters).variance
+    noise = (1.0 - learned) * max(spread - own.variance, 0.0)
+    total = Influence(own.contribution, taught * more + noise, 0.0)
+    estimate = normal_estimate(2 * cross - product, total.stderr(clusters), level)
+    return CrossfitBound(replace(estimate, pvalue=pvalue), total)
+
+
+def tested(cross: float, stderr: float) -> tuple[float, float]:
+    """Return the z-score of the mean of ``abar r``, and the p-value of no grouping loss."""
+    if not stderr > 0:
+        return 0.0, 1.0
+    return cross / stderr, float(ndtr(-cross / stderr / np.sqrt(SHARING)))
+
+
+def twin_rows(
+    problem: BinaryProblem,
+    units: Codes | None,
+    generator: np.random.Generator,
+    learner: Learner | None,
+    counts: NDArray[np.bool_],
+    most: int = MOST_LEARNING,
+    n_jobs: int | None = None,
+) -> TwinRows:
+    """Train models on rows in the order of their scores; judge those that count by models new to them.
+
+    Rows of one unit stay together.
+    """
+    assert problem.features is not None
+    teacher, codes = teacher_of(problem, learner, most)
+    design = Design.of(len(counts), problem.features.n_columns)
+    part = dealt(problem.scores, units, design.n_parts, generator)
+    seeds = generator.integers(2**31, size=len(design.learning))
+
+    found = np.empty((1 if learner is not None else 2, 2, len(counts)))
+
+    def judge(k: int) -> None:
+        rows = np.flatnonzero((part == k) & counts)
+        judges = [models[place] for place in design.judges(k)]
+        found[..., rows] = _terms(Block.of(problem, codes, rows), judges, design.twins(k))
+
+    with Workers(n_jobs) as workers:
+        learners = [np.flatnonzero(design.learns(place)[part]) for place in range(len(seeds))]
+        models = train(teacher, problem, codes, learners, seeds, workers)
+        workers.run(judge, range(design.n_parts))
+    if counts.all():
+        return _chosen(found, part, problem.weights, problem.clusters)
+    weights = None if problem.weights is None else problem.weights[counts]
+    clusters = None if problem.clusters is None else problem.clusters[counts]
+    return _chosen(found[..., counts], part[counts], weights, clusters)
+
+
+def _terms(block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int]]) -> Floats:
+    """Return ``abar r`` and ``a1 a2`` of each row of a block, the mean over all twins, by stages."""
+    tilts = tilts_of(block.rule)
+    curve = np.mean([one.curve(block.scores) for one in judges], axis=0)
+    if isinstance(tilts, LogTilts):
+        guesses = np.stack([tilts.of_steps(one.steps(block), curve) for one in judges], axis=1)
+    else:
+        guesses = np.stack([one.stages(block) for one in judges], axis=1)
+    n_stages, _, n = guesses.shape
+    *centred, r = block.basis.centred(np.concatenate([guesses.reshape(-1, n), block.labels[None]]))
+    found = np.empty((n_stages, 2, n))
+    for stage, a in zip(found, np.reshape(centred, guesses.shape), strict=True):
+        if isinstance(tilts, LogTilts):
+            stage[0] = a.mean(axis=0) * r / 2
+            stage[1] = twin_cost(tilts, curve, a, twins)
+        else:
+            stage[0] = a.mean(axis=0) * r
+            stage[1] = np.mean([a[i] * a[j] for i, j in twins], axis=0)
+    return found if isinstance(tilts, LogTilts) else found * stiffness(block, judges)
+
+
+def twin_cost(
+    tilts: LogTilts,
+    curve: Floats,
+    tilt: Floats,
+    twins: Sequence[tuple[int, int]],
+    noise: float | None = None,
+) -> Floats:
+    """Return the cost of the mean tilt of a learner, from tilts (judges, rows) of its twins.
+
+    The cost of a mean of twins ``m`` is too large for their noise, by about as much as the mean of their
+    own costs is larger than that: this is taken off, less what the fourth order of the noise would make
+    it too much where outcomes are rare. The ``noise`` is the variance of their tilts, by default that of
+    these rows.
+    """
+    own = [tilts.cost(curve, one)[0] for one in tilt]
+    cost, gap = np.zeros_like(curve), np.zeros_like(curve)
+    for i, j in twins:
+        middle = tilts.cost(curve, (tilt[i] + tilt[j]) / 2)[0]
+        cost += middle / len(twins)
+        gap += ((own[i] + own[j]) / 2 - middle) / len(twins)
+    if noise is None:
+        noise = float(np.mean([np.mean((tilt[i] - tilt[j]) ** 2) for i, j in twins])) / 2
+    return np.asarray(cost - np.clip(1 - tilts.fourth(curve) * noise / 4, 0.0, 1.0) * gap, float)
+
+
+def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes | None) -> TwinRows:
+    """Return what rows add by the stage that suits them, from terms (stages, 2, rows).
+
+    The last stage finds more where there is much to learn, and is all noise where there is nothing. A
+    part is judged by it if it finds more on the other parts, beyond two standard errors. The user's own
+    learner has one stage, and predictions in any unit: on the other parts their best length is found.
+    """
+    early, late = found[0], found[-1]
+    weight = np.ones(len(part)) if weights is None else weights
+    cross, product = early.copy()
+    for k in np.unique(part):
+        here, others = part == k, np.flatnonzero(part != k)
+        share = weight[others] / weight[others].sum()
+        if len(found) == 1:
+            length = best_length(*(dot(share, one[others]) for one in early))
+            cross[here], product[here] = length * early[0, here], length**2 * early[1, here]
+            continue
+        more = (2 * (late[0] - early[0]) - (late[1] - early[1]))[others]
+        gain = dot(share, more)
+        units = None if clusters is None else clusters[others]
+        if gain > 2 * Influence(share * (more - gain)).stderr(units):
+            cross[here], product[here] = late[:, here]
+    return TwinRows(cross, product, early[0])
+
+
+def best_length(cross: float, product: float) -> float:
+    """Return how many times as long predictions are to be; as they are, where that cannot be told."""
+    return cross / product if cross > 0 and product > 0 else 1.0
