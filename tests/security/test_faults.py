@@ -239,7 +239,12 @@ def test_an_output_that_is_full_is_told(data: Path) -> None:
 def interrupted(made: list[str], ready: Any, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     """Start a command, press Ctrl-C when it is ready, and return how it ended."""
     with subprocess.Popen(
-        made, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        made,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by jobs behind
     ) as process:
         end = time.monotonic() + seconds
         while not ready() and process.poll() is None and time.monotonic() < end:

@@ -23,8 +23,9 @@ _MANY, _SCREENED = 96, 48  # columns from which on some are chosen, and how many
 _LEAST_ROWS = 20  # whose weight a leaf must have
 _RIDGE = 5.0  # rows' weight that shrink the value of a leaf
 # from so many learning rows on: trees, leaves of each, and how much of its value a tree adds
-_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 24, 12, 0.5), (0, 28, 9, 0.4))
-_DEEPEST, _EARLY = 8, 3
+_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 14, 12, 0.8), (0, 28, 9, 0.4))
+_DEEPEST = 8
+_CAUTIOUS = 1.3  # trees' worth of values that the first few add
 _SAMPLED = 2_048  # rows that edges of the regression's predictions are found from
 
 
@@ -35,6 +36,7 @@ class Model:
     ridge: CodedRidge
     edges: Floats
     trees: Records
+    n_early: int  # trees that are cautious alone
 
     def predict(self, codes: Bytes) -> Floats:
         """Return ``F`` for rows, given by their codes (columns and a free line, rows)."""
@@ -46,9 +48,9 @@ class Model:
         total = np.zeros((2, codes.shape[1]))
         self.ridge.add(codes[:-1], total[0])
         codes[-1] = np.searchsorted(self.edges, total[0])
-        kernel().boosted(codes, None, self.trees[:_EARLY], total[0])
+        kernel().boosted(codes, None, self.trees[: self.n_early], total[0])
         total[1] = total[0]
-        kernel().boosted(codes, None, self.trees[_EARLY:], total[1])
+        kernel().boosted(codes, None, self.trees[self.n_early :], total[1])
         return total
 
 
@@ -66,8 +68,9 @@ def fit_model(
     columns = np.append(_screened(codes[:-1], rest, weight), np.int32(len(codes) - 1))
     edges = edges_of(ridge.left_out[None, :: max(n // _SAMPLED, 1)])[0]
     codes[-1] = np.searchsorted(edges, ridge.left_out)
-    trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth_for(weight, least))
-    return Model(ridge.model, edges, trees)
+    growth = growth_for(weight, least)
+    trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth)
+    return Model(ridge.model, edges, trees, round(_CAUTIOUS / growth.rate))
 
 
 def growth_for(weight: Floats, least: float = 0.0) -> Growth:

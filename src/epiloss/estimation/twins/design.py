@@ -22,7 +22,8 @@ _WAYS = (
     ((0, 5), (1, 2), (3, 4)),
 )
 # from so many rows on: in how many of these ways models are trained; where one is enough, on four parts
-_N_WAYS = ((60_000, 1), (6_000, 2), (4_000, 3), (0, 5))
+_N_WAYS = ((60_000, 1), (12_000, 5), (6_000, 3), (0, 5))
+_FEW_ROWS, _DEALS = 4_000, 3  # which are dealt several times, as that is cheap
 _MANY_ALIKE, _FEW_ALIKE = 30, 0.02  # rows of one kind on average, and share of rows not alone
 _AGREE = 0.1  # of the spread of labels given the score, that copies have less of among themselves
 _VERY_MANY = 300_000  # rows, for which three parts are enough instead of four
@@ -38,7 +39,7 @@ class Design:
     >>> Design.of(100_000, 20).learning
     ((0,), (1,), (2,), (3,))
     >>> [len(Design.of(n, 20).twins(0)) for n in (1_000, 5_000, 10_000, 100_000)]
-    [15, 6, 3, 3]
+    [15, 15, 6, 3]
     """
 
     n_parts: int
@@ -52,6 +53,11 @@ class Design:
             n_parts = 4 if n_rows < _VERY_MANY else 3
             return cls(n_parts, tuple((part,) for part in range(n_parts)))
         return cls(6, tuple(pair for way in _WAYS[:n_ways] for pair in way))
+
+    @staticmethod
+    def n_deals(n_rows: int) -> int:
+        """Return how many times so many rows are dealt, for the mean over all."""
+        return _DEALS if n_rows < _FEW_ROWS else 1
 
     def learns(self, place: int) -> NDArray[np.bool_]:
         """Return of each part whether a model is trained on it."""

@@ -19,7 +19,7 @@ model of each. Clusters, and rows with equal features and score, are never divid
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,13 @@ class TwinRows:
     product: Floats
     cautious: Floats | None = None
 
+    @classmethod
+    def mean(cls, deals: Sequence[TwinRows]) -> TwinRows:
+        """Return what rows add on average over several deals, which all have the same fields."""
+        return cls(
+            *(np.mean([getattr(one, name.name) for one in deals], axis=0) for name in fields(cls))
+        )
+
 
 def twin(
     problem: BinaryProblem,
@@ -82,7 +89,11 @@ def twin(
     counts = counts[order]
     problem, place = problem.take(order), order[counts]
     with limited_threads(openmp=learner is not None):
-        rows = twin_rows(problem, units, generator, learner, counts, most, n_jobs)
+        deals = [
+            twin_rows(problem, units, generator, learner, counts, most, n_jobs)
+            for _ in range(Design.n_deals(len(order)))
+        ]
+    rows = deals[0] if len(deals) == 1 else TwinRows.mean(deals)
     weights = None if problem.weights is None else problem.weights[counts]
     clusters = None if problem.clusters is None else problem.clusters[counts]
     # in this order sums are added up, so that how the rows came does not matter
@@ -239,9 +250,9 @@ def twin_cost(
 def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes | None) -> TwinRows:
     """Return what rows add by the stage that suits them, from terms (stages, 2, rows).
 
-    The last stage finds more where there is much to learn, and is all noise where there is nothing. A
-    part is judged by it if it finds more on the other parts, beyond two standard errors. The user's own
-    learner has one stage, and predictions in any unit: on the other parts their best length is found.
+    The last stage finds more where there is much to learn, and is all noise where there is nothing. It
+    counts for a part as far as it is sure to find more on the other parts. The user's own learner has
+    one stage, and predictions in any unit: on the other parts their best length is found.
     """
     early, late = found[0], found[-1]
     weight = np.ones(len(part)) if weights is None else weights
@@ -256,9 +267,15 @@ def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes 
         more = (2 * (late[0] - early[0]) - (late[1] - early[1]))[others]
         gain = dot(share, more)
         units = None if clusters is None else clusters[others]
-        if gain > 2 * Influence(share * (more - gain)).stderr(units):
-            cross[here], product[here] = late[:, here]
+        certain = believed(gain, Influence(share * (more - gain)).stderr(units))
+        cross[here] += certain * (late[0, here] - early[0, here])
+        product[here] += certain * (late[1, here] - early[1, here])
     return TwinRows(cross, product, early[0])
+
+
+def believed(gain: float, stderr: float) -> float:
+    """Return how far a gain is believed: not at all where it is none, wholly from two errors on."""
+    return float(np.clip(gain / (2 * stderr), 0.0, 1.0)) if stderr > 0 else float(gain > 0)
 
 
 def best_length(cross: float, product: float) -> float:

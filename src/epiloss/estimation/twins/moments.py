@@ -30,7 +30,7 @@ from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.centring import assembled, solved, without_rounding
-from epiloss.estimation.twins.estimate import TwinRows, best_length
+from epiloss.estimation.twins.estimate import TwinRows, believed, best_length
 from epiloss.estimation.twins.jury import N_PARTS, Judged, Jury, Keys
 from epiloss.input.tasks import BinaryProblem
 
@@ -142,24 +142,24 @@ class TwinSums:
     def chosen(self, terms: Terms, weight: Floats) -> Chosen:
         """Return the means by the stage that suits each part, by what the other parts say.
 
-        It is chosen as in memory: by gains over all rows, but beyond two standard errors of the sampled
-        rows that there are terms of, for models learned from no more.
+        It is chosen as in memory: by gains over all rows, but with the standard errors of the sampled
+        rows that there are terms of, as models were learned from no more.
         """
         rows, means = np.empty(terms.values.shape[1:]), np.empty((N_PARTS, 2))
         for k, own in enumerate(self.parts):
             here, others = terms.parts == k, [part for j, part in enumerate(self.parts) if j != k]
             others_weight = sum(part.weight for part in others)
             found = sum((part.sums for part in others), np.zeros_like(own.sums)) / others_weight
-            stage, length = 0, 1.0
+            length, late = 1.0, 0.0
             if len(found) == 1:
                 length = best_length(*found[0].tolist())
             else:
-                late, early = (2 * found[one, 0] - found[one, 1] for one in (-1, 0))
-                stderr = terms.gain(~here, weight).stderr()
-                stage = -1 if late - early > 2 * stderr else 0
+                gain = float((found[-1] - found[0]) @ (2.0, -1.0))
+                late = believed(gain, terms.gain(~here, weight).stderr())
             times = np.array([length, length**2])
-            means[k] = times * own.sums[stage] / own.weight
-            rows[:, here] = times[:, None] * terms.values[stage][:, here]
+            means[k] = times * (own.sums[0] + late * (own.sums[-1] - own.sums[0])) / own.weight
+            some = terms.values[:, :, here]
+            rows[:, here] = times[:, None] * (some[0] + late * (some[-1] - some[0]))
         share = np.array([part.weight for part in self.parts]) / self.weight
         cross, product = (share @ means).tolist()
         spread = float(share @ share * np.var(2 * means[:, 0] - means[:, 1], ddof=1))
