@@ -216,7 +216,7 @@ def test_an_audit_is_logged_with_its_numbers_options_and_pages(client: Any, tmp_
     run = client.create_run(client.create_experiment("audits"))
     assert result.log_to_mlflow(run_id=run.info.run_id, client=client) == run.info.run_id
     data = client.get_run(run.info.run_id).data
-    for name in ("score", "calibration_loss", "grouping_loss", "remainder", "crossfit_bound"):
+    for name in ("score", "calibration_loss", "grouping_loss", "remainder", "twin_estimate"):
         for part, value in getattr(result, name).to_dict().items():
             key = f"epiloss/{name}" if part == "value" else f"epiloss/{name}_{part}"
             assert data.metrics.get(key) == value
