@@ -44,7 +44,7 @@ from repair_data import (
     simulation,
     with_base_model,
 )
-from reporting import Report, Verdict
+from reporting import Report, Verdict, parsed, set_parser
 
 LOWEST_Z = -2.0
 QUICK_ROWS = 600
@@ -290,20 +290,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="What the audit finds beside what a repair gains.")
-    parser.add_argument("--quick", action="store_true", help="one tiny simulation")
-    parser.add_argument(
-        "--sets", nargs="+", choices=list(data_sets()), metavar="NAME", help="default all"
-    )
+    description = "What the audit finds beside what a repair gains."
+    parser = set_parser(description, list(data_sets()), "benchmarks/output/consistency.json")
     parser.add_argument("--seed", type=int, default=0, help="of splits, audits and repairs")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/output/consistency.json"))
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "epiloss-benchmarks")
-    parser.add_argument("--markdown", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
+    options = parsed(parser, arguments)
     if options.seed < 0:
         parser.error(f"--seed must be at least 0, got {options.seed}")
-    if options.quick and options.sets:
-        parser.error("--quick has a set of its own: leave --sets out")
     return options
 
 

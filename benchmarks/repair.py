@@ -51,6 +51,7 @@ from repair_data import (
     data_sets,
     simulation,
 )
+from reporting import Verdict
 
 SCORES = ("brier", "log_loss")
 LABELS = {"brier": "Brier score", "log_loss": "log-loss"}
@@ -139,18 +140,6 @@ HEADING = (
     "Held-out losses x 1e-4, {} repetition(s), of the KDD census and the flights one; differences ± "
     "half of their 95% interval; CPU: ratio to MCGrad."
 )
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A target, whether it is met, and what was found."""
-
-    target: str
-    met: bool
-    found: str
-
-    def __str__(self) -> str:
-        return f"{'met   ' if self.met else 'MISSED'}  {self.target}: {self.found}"
 
 
 def measure(split: Split, method: str, seed: int) -> Measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,25 @@ class Report:
     def save(self, file: Path, introduction: str) -> None:
         """Write what was printed as a page."""
         write_text(file, "\n".join([introduction, "```", *self.told, "```", ""]))
+
+
+def set_parser(description: str, sets: Sequence[str], output: str) -> argparse.ArgumentParser:
+    """Return the options of a benchmark of named data sets."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="one tiny simulation")
+    parser.add_argument("--sets", nargs="+", choices=list(sets), metavar="NAME", help="default all")
+    parser.add_argument("--output", type=Path, default=Path(output))
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "epiloss-benchmarks")
+    parser.add_argument("--markdown", type=Path, help="also write the report to this file")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return what was asked for, where it makes sense."""
+    options = parser.parse_args(arguments)
+    if options.quick and options.sets:
+        parser.error("--quick has a set of its own: leave --sets out")
+    return options
 
 
 def _in_brackets(names: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ from repair_data import (
     simulation,
     with_base_model,
 )
-from reporting import Report, Verdict
+from reporting import Report, Verdict, parsed, set_parser
 
 LEAST_RATIO, MANY_ROWS = 0.95, 10_000
 LARGEST_SPREAD = 1 / 3  # of estimates over seeds, in standard errors
@@ -216,20 +216,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The twin estimate beside what boosted models prove.")
-    parser.add_argument("--quick", action="store_true", help="one tiny simulation")
+    description = "The twin estimate beside what boosted models prove."
+    parser = set_parser(description, list(data_sets()), "benchmarks/output/tightness.json")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"default {SEEDS}")
-    parser.add_argument(
-        "--sets", nargs="+", choices=list(data_sets()), metavar="NAME", help="default all"
-    )
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/output/tightness.json"))
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "epiloss-benchmarks")
-    parser.add_argument("--markdown", type=Path, help="also write the report to this file")
-    options = parser.parse_args(arguments)
+    options = parsed(parser, arguments)
     if options.seeds < 2:
         parser.error(f"--seeds must be at least 2, for a spread, got {options.seeds}")
-    if options.quick and options.sets:
-        parser.error("--quick has a set of its own: leave --sets out")
     return options
 
 

@@ -230,7 +230,7 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
             after = recalibrated_audit(problem, binaries, options)
         stage("learning and evaluating regions")
         evaluations = [evaluate(one, options) for one in binaries]
-        stage("cross-fitting")
+        stage("learning without bins")
         bounds = [crossfit(one, options) for one in binaries] if options.without_bins else []
         by_subgroup = {
             name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))

@@ -18,7 +18,7 @@ from epiloss.auditing.verdict import LABELS_ENOUGH, LABELS_PER_REGION
 from epiloss.errors import Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.bound import CrossfitBound, sum_of_bounds
-from epiloss.estimation.crossfit.run import LEAST_CLUSTERS, LEAST_ROWS
+from epiloss.estimation.crossfit.run import LEAST_CLUSTERS, LEAST_LABELS, LEAST_ROWS
 from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.options import Options
@@ -123,7 +123,8 @@ def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_row
     elif not options.without_bins:
         why = "as requested; method='twin' needs no bins and evaluates every row"
     else:
-        why = f"without bins it takes {LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
+        rows = f"{LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
+        why = f"without bins it takes {rows}, and {LEAST_LABELS} of the rarer outcome"
     return f"Headline: by regions ({why})"
 
 

@@ -23,6 +23,7 @@ from epiloss.estimation.twins.estimate import twin
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
+LEAST_LABELS = 12  # of the rarer outcome, so that every part of the rows has some
 
 
 def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
@@ -54,7 +55,7 @@ def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitB
 
 
 def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
-    """Tell whether there are features, one score to condition on, enough rows, and both outcomes."""
+    """Tell whether there are features, one score to condition on, and enough rows of both outcomes."""
     rows = np.arange(len(problem.scores)) if rows is None else rows
     if problem.features is None or problem.groups is not None or problem.vectors is not None:
         return False
@@ -62,8 +63,9 @@ def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
         problem.clusters is not None and len(np.unique(problem.clusters[rows])) < LEAST_CLUSTERS
     )
     labels = problem.labels[rows]
-    occur = labels.min(initial=1) < labels.max(initial=0)  # both outcomes, of a class among several
-    return len(rows) >= LEAST_ROWS and not few_clusters and bool(occur)
+    ones = int(labels.sum())
+    both = min(ones, len(labels) - ones) >= LEAST_LABELS
+    return len(rows) >= LEAST_ROWS and not few_clusters and both
 
 
 def _bound(
