@@ -147,6 +147,17 @@ class Passed:
         return binary_problems(whole, found.details.options.rule), kept
 
 
+def means_given_the_score(judged: Any) -> Any:
+    """Return the projections of the columns on the splines of the score, by least squares."""
+    basis = judged.basis
+    design = np.zeros((len(basis.first), basis.n_splines))
+    for i, values in enumerate(basis.values):
+        design[np.arange(len(design)), basis.first + i] = values
+    root = np.ones(len(design)) if basis.weight is None else np.sqrt(basis.weight)
+    fitted = np.linalg.lstsq(design * root[:, None], (judged.columns * root).T, rcond=None)[0]
+    return (design @ fitted).T
+
+
 def directly(jury: Any, problem: BinaryProblem, kept: Any) -> float:
     """Return the estimate of all rows in memory by the same judges.
 
@@ -157,7 +168,7 @@ def directly(jury: Any, problem: BinaryProblem, kept: Any) -> float:
     found, part = np.zeros((2, n)), np.zeros(n, int)
     for judged in jury.judged(problem):
         m, p = len(judged.rows), len(np.unique(judged.basis.first)) + len(judged.basis.values) - 1
-        *a, r = judged.columns - judged.basis.mean(judged.columns)
+        *a, r = judged.columns - means_given_the_score(judged)
         times = judged.kappa * m / (m - p)
         for stage, (a1, a2) in enumerate(zip(a[::2], a[1::2], strict=True)):
             added = times * ((a1 + a2) * r - a1 * a2)

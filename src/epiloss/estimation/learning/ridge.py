@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes
-from epiloss._typing import Codes, Floats
+from epiloss._typing import Floats
 
 _STRENGTHS = 4.0 ** np.arange(-7, 4)  # in units of the rows' weight
 LIGHTER = 16.0  # times less than what is best for predictions
@@ -57,14 +57,16 @@ def fit_ridge(
     root = np.sqrt(weight)
     scaled = np.where(root > 0, residual / np.where(root > 0, root, 1.0), 0.0)
     step = max(-(-n * d * d // int(_MOST_WORK)), 1)  # more rows than that are left out of the sums
-    halves = [np.arange(half, n, 2) for half in (0, 1)]
-    rows = [half[::step] for half in halves]
-    parts = [_Part.of(codes, values, some, root, scaled) for some in rows]
+    halves = slice(0, None, 2), slice(1, None, 2)
+    parts = [
+        _Part.of(codes[:, half][:, ::step], values, root[half][::step], scaled[half][::step])
+        for half in halves
+    ]
     both = parts[0].joined(parts[1])
     few = both
     if d > _WIDE:  # the penalty does not depend on how many rows there are, so few tell it
         some = np.unique(np.linspace(0, n - 1, min(d // 2, _FEW)).astype(np.int64))
-        few = _Part.of(codes, values, some, root, scaled)
+        few = _Part.of(codes[:, some], values, root[some], scaled[some])
     path, left_out = few.path(), np.zeros(n)
     penalty = path.best()
     for part, others in zip(parts, reversed(halves), strict=True):
@@ -84,20 +86,20 @@ class _Part(ABC):
     n: int
 
     @staticmethod
-    def of(
-        codes: Bytes, values: NDArray[np.float32], rows: Codes, root: Floats, scaled: Floats
-    ) -> _Part:
+    def of(codes: Bytes, values: NDArray[np.float32], root: Floats, scaled: Floats) -> _Part:
         """Return rows: by the products of their columns or, where these are more, as they are."""
-        d, target, weight = len(codes), scaled[rows], root[rows]
-        square, mass = float(target @ target), float(weight @ weight)
-        if 2 * len(rows) <= d:
-            return _FewRows(square, mass, len(rows), _columns(codes, values, rows, root), target)
+        d, n = codes.shape
+        square, mass = float(scaled @ scaled), float(root @ root)
+        if 2 * n <= d:
+            return _FewRows(square, mass, n, _columns(codes, values, root), scaled)
         gram, moment = np.zeros((d, d)), np.zeros(d)
-        for some in np.array_split(rows, max(-(-len(rows) * d // _BLOCK), 1)):
-            block = _columns(codes, values, some, root)
+        size = max(_BLOCK // d, 1)
+        for first in range(0, n, size):
+            some = slice(first, first + size)
+            block = _columns(codes[:, some], values, root[some])
             gram += block @ block.T
             moment += block @ scaled[some]
-        return _ManyRows(square, mass, len(rows), gram, moment)
+        return _ManyRows(square, mass, n, gram, moment)
 
     @abstractmethod
     def joined(self, other: Any) -> _Part:
@@ -159,23 +161,24 @@ class _FewRows(_Part):
         )
 
 
-def _columns(
-    codes: Bytes, values: NDArray[np.float32], rows: Codes, root: Floats
-) -> NDArray[np.float32]:
+def _columns(codes: Bytes, values: NDArray[np.float32], root: Floats) -> NDArray[np.float32]:
     """Return the weighted normal scores (columns, rows) of rows."""
-    block = np.empty((len(codes), len(rows)), np.float32)
-    for j in range(len(codes)):
-        block[j] = values[j][codes[j, rows]]
-    block *= root[rows].astype(np.float32)
+    block = np.empty(codes.shape, np.float32)
+    for value, code, column in zip(values, codes, block, strict=True):
+        np.take(value, code, out=column, mode="clip")
+    block *= root.astype(np.float32)
     return block
 
 
 def _solution(matrix: NDArray[Any], penalty: float, target: Floats) -> NDArray[np.float32]:
-    from scipy.linalg import solve  # which takes a while to load
+    from scipy.linalg.lapack import dposv  # which takes a while to load
 
     penalised = matrix.astype(float)
     penalised[np.diag_indices(len(matrix))] += penalty
-    return np.asarray(solve(penalised, target, assume_a="pos", overwrite_a=True), np.float32)
+    found, failed = dposv(penalised, target, overwrite_a=True)[1:]
+    if failed:
+        raise np.linalg.LinAlgError(f"the ridge regression has no solution (LAPACK: {failed})")
+    return np.asarray(found, np.float32)
 
 
 def _decomposed(matrix: NDArray[Any]) -> tuple[Floats, Floats]:

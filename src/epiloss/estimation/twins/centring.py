@@ -8,7 +8,9 @@ value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,30 +52,45 @@ class ScoreBasis:
 
     def mean(self, columns: Floats) -> Floats:
         """Return the means given the score of columns (k, rows)."""
-        return self.at(self.fit(columns))
+        coefficients = self.fit(columns)
+        means = np.empty_like(columns)
+        for first, rows in self._runs():
+            np.matmul(coefficients[first].T, self.values[:, rows], out=means[:, rows])
+        return means
 
     def fit(self, columns: Floats) -> Floats:
         """Return the coefficients (splines, k) of the means of columns (k, rows)."""
         width, reach = len(self.values), self.n_splines - len(self.values) + 1
-        gram, moment = np.empty((width, width, reach)), np.empty((width, len(columns), reach))
-        weighted = self.values if self.weight is None else self.values * self.weight
-        for i in range(width):
-            for j in range(width):
-                gram[i, j] = np.bincount(self.first, weighted[i] * self.values[j], reach)
-            for k, column in enumerate(columns):
-                moment[i, k] = np.bincount(self.first, weighted[i] * column, reach)
+        gram, moment = np.zeros((width, width, reach)), np.zeros((width, len(columns), reach))
+        for first, rows in self._runs():
+            values = self.values[:, rows]
+            weighted = values if self.weight is None else values * self.weight[rows]
+            np.matmul(weighted, values.T, out=gram[:, :, first.start])
+            np.matmul(weighted, columns[:, rows].T, out=moment[:, :, first.start])
         return solved(*assembled(gram, moment))
 
     def at(self, coefficients: Floats) -> Floats:
-        """Return the means (k, rows) that have these coefficients."""
+        """Return the means (k, rows) that have these coefficients; the rows may be in any order."""
         means = np.zeros((coefficients.shape[1], len(self.first)))
         for i in range(len(self.values)):
             means += self.values[i] * coefficients[self.first + i].T
         return means
 
-    def centred(self, columns: Floats) -> Floats:
-        """Return the residuals of columns (k, rows), at their full size."""
-        return without_rounding(columns - self.mean(columns), columns) * self.inflation
+    def centre(self, columns: Floats) -> None:
+        """Make columns (k, rows) their residuals, at their full size."""
+        small = _rounding(columns)
+        columns -= self.mean(columns)
+        columns[np.abs(columns) <= small] = 0.0
+        columns *= self.inflation
+
+    def _runs(self) -> Iterator[tuple[slice, slice]]:
+        """Yield splines, and the rows at which they are not 0, of rows in the order of their scores."""
+        assert (self.first[1:] >= self.first[:-1]).all()
+        width = len(self.values)
+        bounds = np.searchsorted(self.first, np.arange(self.n_splines - width + 2)).tolist()
+        for k, (start, end) in enumerate(pairwise(bounds)):
+            if end > start:
+                yield slice(k, k + width), slice(start, end)
 
 
 @dataclass(frozen=True)
@@ -151,8 +168,14 @@ def solved(gram: Floats, moment: Floats) -> Floats:
 
 def without_rounding(residual: Floats, columns: Floats, least: float = 0.0) -> Floats:
     """Return residuals of columns (k, rows), with 0 for those that are nothing but rounding."""
-    small = np.maximum(1e-10 * np.abs(columns).max(axis=1, keepdims=True), least)
-    return np.where(np.abs(residual) <= small, 0.0, residual)
+    return np.where(np.abs(residual) <= np.maximum(_rounding(columns), least), 0.0, residual)
+
+
+def _rounding(columns: Floats) -> Floats:
+    """Return how large a residual of each column (k, rows) can be by rounding alone."""
+    largest = np.maximum(columns.max(axis=1, keepdims=True), -columns.min(axis=1, keepdims=True))
+    rounding: Floats = 1e-10 * largest
+    return rounding
 
 
 def _distinct(scores: Floats) -> tuple[Codes, Codes]:

@@ -29,6 +29,8 @@ _AGREE = 0.1  # of the spread of labels given the score, that copies have less o
 _VERY_MANY = 300_000  # rows, for which three parts are enough instead of four
 _MANY_VALUES = 15_000_000  # of features, for which one way is enough work
 
+Parts = NDArray[np.int8]
+
 
 @dataclass(frozen=True)
 class Design:
@@ -141,15 +143,16 @@ def parts_of_keys(keys: NDArray[np.uint64], salt: int, n_parts: int) -> Codes:
     return parts
 
 
-def dealt(scores: Floats, units: Codes | None, n_parts: int, generator: np.random.Generator) -> Codes:
+def dealt(scores: Floats, units: Codes | None, n_parts: int, generator: np.random.Generator) -> Parts:
     """Deal rows, or units, next to each other in score to parts in random order."""
     unit = np.arange(len(scores)) if units is None else units
     count = np.bincount(unit)
     mean = np.bincount(unit, scores) / np.maximum(count, 1)
     order = np.argsort(mean, kind="stable")
     order = order[count[order] > 0]
-    deal = generator.permuted(np.tile(np.arange(n_parts), (-(-len(order) // n_parts), 1)), axis=1)
-    part = np.zeros(len(count), np.int64)
+    deal = np.tile(np.arange(n_parts, dtype=np.int8), (-(-len(order) // n_parts), 1))
+    generator.permuted(deal, axis=1, out=deal)
+    part = np.zeros(len(count), np.int8)
     part[order] = deal.ravel()[: len(order)]
-    rows: Codes = part[unit]
+    rows: Parts = part[unit]
     return rows

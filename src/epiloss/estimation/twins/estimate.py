@@ -32,11 +32,12 @@ from epiloss.estimation.crossfit.learners import Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, tilts_of
 from epiloss.estimation.inference import normal_estimate
 from epiloss.estimation.influence import Influence
-from epiloss.estimation.twins.design import Design, dealt, in_order
+from epiloss.estimation.twins.design import Design, Parts, dealt, in_order
 from epiloss.estimation.twins.judges import (
     MOST_LEARNING,
     Block,
     Judge,
+    columns_of,
     stiffness,
     teacher_of,
     train,
@@ -87,7 +88,7 @@ def twin(
         counts[:] = False
         counts[judged] = True
     counts = counts[order]
-    problem, place = problem.take(order), order[counts]
+    problem, place = problem.take(order), order if judged is None else order[counts]
     with limited_threads(openmp=learner is not None):
         deals = [
             twin_rows(problem, units, generator, learner, counts, most, n_jobs)
@@ -190,8 +191,10 @@ def twin_rows(
         judges = [models[place] for place in design.judges(k)]
         found[..., rows] = _terms(Block.of(problem, codes, rows), judges, design.twins(k))
 
+    def learners(place: int) -> Codes:
+        return np.flatnonzero(design.learns(place)[part])
+
     with Workers(n_jobs) as workers:
-        learners = [np.flatnonzero(design.learns(place)[part]) for place in range(len(seeds))]
         models = train(teacher, problem, codes, learners, seeds, workers)
         workers.run(judge, range(design.n_parts))
     if counts.all():
@@ -204,22 +207,24 @@ def twin_rows(
 def _terms(block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int]]) -> Floats:
     """Return ``abar r`` and ``a1 a2`` of each row of a block, the mean over all twins, by stages."""
     tilts = tilts_of(block.rule)
-    curve = np.mean([one.curve(block.scores) for one in judges], axis=0)
     if isinstance(tilts, LogTilts):
-        guesses = np.stack([tilts.of_steps(one.steps(block), curve) for one in judges], axis=1)
+        curve = np.mean([one.curve(block.scores) for one in judges], axis=0)
+        columns = columns_of((tilts.of_steps(one.steps(block), curve) for one in judges), block)
     else:
-        guesses = np.stack([one.stages(block) for one in judges], axis=1)
-    n_stages, _, n = guesses.shape
-    *centred, r = block.basis.centred(np.concatenate([guesses.reshape(-1, n), block.labels[None]]))
-    found = np.empty((n_stages, 2, n))
-    for stage, a in zip(found, np.reshape(centred, guesses.shape), strict=True):
+        columns = columns_of((one.stages(block) for one in judges), block)
+    block.basis.centre(columns)
+    guesses, r = columns[:-1].reshape(-1, len(judges), len(block.labels)), columns[-1]
+    found = np.empty((len(guesses), 2, len(r)))
+    for stage, a in zip(found, guesses, strict=True):
+        np.multiply(a.mean(axis=0), r, out=stage[0])
         if isinstance(tilts, LogTilts):
-            stage[0] = a.mean(axis=0) * r / 2
+            stage[0] /= 2
             stage[1] = twin_cost(tilts, curve, a, twins)
         else:
-            stage[0] = a.mean(axis=0) * r
-            stage[1] = np.mean([a[i] * a[j] for i, j in twins], axis=0)
-    return found if isinstance(tilts, LogTilts) else found * stiffness(block, judges)
+            stage[1] = sum(a[i] * a[j] for i, j in twins) / len(twins)
+    if not isinstance(tilts, LogTilts) and not tilts.is_even:
+        found *= stiffness(block, judges)
+    return found
 
 
 def twin_cost(
@@ -247,7 +252,7 @@ def twin_cost(
     return np.asarray(cost - np.clip(1 - tilts.fourth(curve) * noise / 4, 0.0, 1.0) * gap, float)
 
 
-def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes | None) -> TwinRows:
+def _chosen(found: Floats, part: Parts, weights: Floats | None, clusters: Codes | None) -> TwinRows:
     """Return what rows add by the stage that suits them, from terms (stages, 2, rows).
 
     The last stage finds more where there is much to learn, and is all noise where there is nothing. It
@@ -257,6 +262,7 @@ def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes 
     early, late = found[0], found[-1]
     weight = np.ones(len(part)) if weights is None else weights
     cross, product = early.copy()
+    gains = 2 * (late[0] - early[0]) - (late[1] - early[1])
     for k in np.unique(part):
         here, others = part == k, np.flatnonzero(part != k)
         share = weight[others] / weight[others].sum()
@@ -264,13 +270,13 @@ def _chosen(found: Floats, part: Codes, weights: Floats | None, clusters: Codes 
             length = best_length(*(dot(share, one[others]) for one in early))
             cross[here], product[here] = length * early[0, here], length**2 * early[1, here]
             continue
-        more = (2 * (late[0] - early[0]) - (late[1] - early[1]))[others]
+        more = gains[others]
         gain = dot(share, more)
         units = None if clusters is None else clusters[others]
         certain = believed(gain, Influence(share * (more - gain)).stderr(units))
         cross[here] += certain * (late[0, here] - early[0, here])
         product[here] += certain * (late[1, here] - early[1, here])
-    return TwinRows(cross, product, early[0])
+    return TwinRows(cross, product, early[0].copy())  # a view would keep all of ``found``
 
 
 def believed(gain: float, stderr: float) -> float:

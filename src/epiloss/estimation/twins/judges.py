@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -244,22 +245,25 @@ def train(
     teacher: Teacher,
     problem: BinaryProblem,
     codes: Bytes | None,
-    rows: Sequence[Codes],
+    rows: Callable[[int], Codes],
     seeds: Codes,
     workers: Workers,
 ) -> list[Judge]:
-    """Train a model on each of several sets of rows of a problem, in the order of their scores."""
+    """Train a model with each seed, on the rows of its place, in the order of their scores."""
 
     def learned(place: int) -> Judge:
-        return teacher.learn(Block.of(problem, codes, rows[place]), int(seeds[place]))
+        return teacher.learn(Block.of(problem, codes, rows(place)), int(seeds[place]))
 
-    return workers.run(learned, range(len(rows)))
+    return workers.run(learned, range(len(seeds)))
 
 
-def judged_columns(block: Block, judges: Sequence[Judge]) -> Floats:
-    """Return what all judges predict for the rows of a block, stage by stage, and last their labels."""
-    guesses = np.stack([one.stages(block) for one in judges], axis=1)
-    return np.concatenate([guesses.reshape(-1, len(block.labels)), block.labels[None]])
+def columns_of(guesses: Iterable[Floats], block: Block) -> Floats:
+    """Return what judges predict for the rows of a block, stage by stage, and last the rows' labels.
+
+    ``guesses`` are those of each judge (stages, rows).
+    """
+    by_stage = list(zip(*guesses, strict=True))
+    return np.stack([*chain.from_iterable(by_stage), block.labels])
 
 
 def stiffness(block: Block, judges: Sequence[Judge]) -> Floats:

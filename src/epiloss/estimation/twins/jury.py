@@ -26,7 +26,7 @@ from epiloss.estimation.twins.judges import (
     Block,
     EngineTeacher,
     Judge,
-    judged_columns,
+    columns_of,
     stiffness,
     teacher_of,
     train,
@@ -107,7 +107,7 @@ class Jury:
         with limited_threads(openmp=learner is not None), Workers(n_jobs) as workers:
             teacher, codes = teacher_of(sample, learner)
             rows = [np.flatnonzero(part == k) for k in range(N_PARTS)]
-            judges = train(teacher, sample, codes, rows, seeds, workers)
+            judges = train(teacher, sample, codes, rows.__getitem__, seeds, workers)
         scale = ScoreScale.of(sample.scores, sample.weights, intervals_for(n_rows // N_PARTS))
         encoding = teacher.encoding if isinstance(teacher, EngineTeacher) else None
         light = tuple(one.knowing(scale.scores) for one in judges)
@@ -161,7 +161,9 @@ class Jury:
 
     def _predicted(self, part: int, rows: Codes, block: Block) -> Judged:
         judges = self._judges_of(part)
-        columns = np.clip(judged_columns(block, judges), -_FURTHEST, _FURTHEST)
+        columns = np.clip(
+            columns_of((one.stages(block) for one in judges), block), -_FURTHEST, _FURTHEST
+        )
         return Judged(part, rows, block.basis, columns, stiffness(block, judges))
 
     def _tilted(self, part: int, rows: Codes, block: Block) -> Judged:
