@@ -175,7 +175,7 @@ def _solution(matrix: NDArray[Any], penalty: float, target: Floats) -> NDArray[n
 
     penalised = matrix.astype(float)
     penalised[np.diag_indices(len(matrix))] += penalty
-    found, failed = dposv(penalised, target, overwrite_a=True)[1:]
+    found, failed = dposv(penalised.T, target, overwrite_a=True)[1:]  # in LAPACK's order, no copy
     if failed:
         raise np.linalg.LinAlgError(f"the ridge regression has no solution (LAPACK: {failed})")
     return np.asarray(found, np.float32)
