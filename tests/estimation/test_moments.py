@@ -13,7 +13,7 @@ from epiloss.estimation.crossfit.learners import resolve_learner
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.centring import ScoreScale, without_rounding
 from epiloss.estimation.twins.design import content_keys, parts_of_keys
-from epiloss.estimation.twins.estimate import TwinRows, estimate_of_means
+from epiloss.estimation.twins.estimate import TwinMeans, TwinRows, estimate_of_means
 from epiloss.estimation.twins.jury import Jury
 from epiloss.estimation.twins.moments import TwinSums
 from epiloss.input.features import Features
@@ -88,8 +88,7 @@ def sums_of(sums: TwinSums) -> Floats:
 
 def estimated(jury: Jury, sums: TwinSums, sample: BinaryProblem) -> float:
     weight = np.ones(len(sample.labels)) if sample.weights is None else sample.weights
-    cross, product = sums.chosen(sums.terms(jury, sample), weight).means
-    return 2 * cross - product
+    return sums.chosen(sums.terms(jury, sample), weight).means.value
 
 
 SPHERICAL = ScoringRule.from_entropy(lambda p: 1 - np.hypot(p, 1 - p))
@@ -125,9 +124,9 @@ def test_what_rows_add_is_on_average_the_estimate(kind: str, rule: str) -> None:
     sums = summed(jury, rows)
     weight = np.ones(N) if rows.weights is None else rows.weights
     found = sums.chosen(sums.terms(jury, rows), weight)
-    assert found.rows.cautious is not None
-    mean = [np.average(one, weights=weight) for one in (found.rows.cross, found.rows.product)]
-    assert found.means == pytest.approx(mean, rel=1e-7)
+    added = found.rows
+    mean = [np.average(one, weights=weight) for one in (added.cross, added.product, added.value)]
+    assert tuple(found.means) == pytest.approx(mean, rel=1e-7)
     assert found.cautious == pytest.approx(np.average(found.rows.cautious, weights=weight), rel=1e-7)
 
 
@@ -213,7 +212,7 @@ def test_predictions_that_tell_no_more_than_the_score_find_nothing() -> None:
     jury = learned(blank)
     sums = summed(jury, blank)
     found = sums.chosen(sums.terms(jury, blank), np.ones(N))
-    assert found.means == (0.0, 0.0)
+    assert found.means == (0.0, 0.0, 0.0)
     assert not found.rows.cross.any()
 
     def influence(values: Any) -> Influence:
@@ -297,7 +296,7 @@ def test_the_last_stage_counts_only_where_it_finds_more() -> None:
         sums = summed(jury, one)
         found = sums.chosen(sums.terms(jury, one.take(np.arange(SAMPLED))), np.ones(SAMPLED))
         wanted = sums_of(sums)[:, stage].sum(axis=0) / N
-        assert found.means == pytest.approx(wanted.tolist(), rel=1e-9)
+        assert found.means[:2] == pytest.approx(wanted.tolist(), rel=1e-9)
 
 
 def test_what_more_rows_do_not_reduce_counts_where_nothing_was_learned() -> None:
@@ -309,8 +308,9 @@ def test_what_more_rows_do_not_reduce_counts_where_nothing_was_learned() -> None
         return Influence((values - values.mean()) / len(values))
 
     def stderr(shift: float, spread: float) -> float:
-        terms = TwinRows(noise[0] + shift, noise[1] + shift)
-        means = float(terms.cross.mean()), float(terms.product.mean())
+        cross, product = noise[0] + shift, noise[1] + shift
+        terms = TwinRows(cross, product, cross, 2 * cross - product)
+        means = TwinMeans(*(float(one.mean()) for one in (cross, product, terms.value)))
         found = estimate_of_means(means, terms, influence, influence, 0.95, spread=spread)
         assert found.estimate.stderr is not None
         return found.estimate.stderr
@@ -324,3 +324,17 @@ def test_rounding_is_nothing() -> None:
     columns = np.array([[1.0, 2.0], [1e-3, 0.0]])
     residual = np.array([[1e-12, 0.5], [1e-12, 1e-14]])
     assert without_rounding(residual, columns).tolist() == [[0.0, 0.5], [1e-12, 0.0]]
+
+
+def test_predictions_count_as_far_as_they_are_trusted() -> None:
+    """Nothing to find: the noise of predictions is shortened; a gap: they count in full."""
+    for gap in (0.0, GAP):
+        rows = problem(gap=gap)
+        jury = learned(rows)
+        sums = summed(jury, rows)
+        means = sums.chosen(sums.terms(jury, rows.take(np.arange(SAMPLED))), np.ones(SAMPLED)).means
+        full = 2 * means.cross - means.product
+        if gap:
+            assert means.value == pytest.approx(full, rel=1e-9)
+        else:
+            assert abs(means.value) < 0.9 * abs(full)

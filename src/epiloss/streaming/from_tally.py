@@ -174,7 +174,6 @@ def _twin_of_sums(
     chosen = sums.chosen(sums.terms(jury, sample, places), weight)
     rows, errors = chosen.rows, (error.influence, error.of_sample)
     found = estimate_of_means(chosen.means, rows, *errors, level, spread=chosen.spread)
-    assert rows.cautious is not None
     pvalue = tested(chosen.cautious, error.influence(rows.cautious).stderr())[1]
     return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
 

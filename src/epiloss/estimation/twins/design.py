@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels.dispatch import kernel
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.twins.centring import ScoreBasis
 from epiloss.input.tasks import BinaryProblem
@@ -79,9 +78,7 @@ def content_keys(problem: BinaryProblem) -> NDArray[np.uint64]:
     """Return a number for each row that is made of its score and features."""
     features = problem.features
     assert features is not None  # twins learn from features
-    columns = map(features.column, range(features.n_columns))
-    keys: NDArray[np.uint64] = kernel().row_keys([problem.scores, *columns])
-    return keys
+    return features.row_keys(problem.scores)
 
 
 def in_order(problem: BinaryProblem) -> tuple[Codes, Codes | None]:

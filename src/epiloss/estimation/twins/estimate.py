@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,11 +54,14 @@ class TwinRows:
     """What rows add: ``cross`` is ``abar r``, and ``product`` ``a1 a2``, both times ``kappa``.
 
     ``cautious`` is ``abar r`` for the most cautious predictions, by which the test is the strongest.
+    ``value`` is what rows add to the estimate: ``2 abar r - a1 a2``, for predictions as long as they are
+    trusted.
     """
 
     cross: Floats
     product: Floats
-    cautious: Floats | None = None
+    cautious: Floats
+    value: Floats
 
     @classmethod
     def mean(cls, deals: Sequence[TwinRows]) -> TwinRows:
@@ -106,6 +110,20 @@ def twin(
     return replace(bound, influence=replace(bound.influence, contribution=contribution))
 
 
+def influence_on(values: Floats, weight: Floats) -> Influence:
+    """Return the influence of rows on the mean of their values."""
+    share = weight / weight.sum()
+    return Influence(share * (values - dot(share, values)))
+
+
+class TwinMeans(NamedTuple):
+    """The means of what rows add."""
+
+    cross: float
+    product: float
+    value: float
+
+
 def twin_estimate(
     rows: TwinRows, level: float, weights: Floats | None = None, clusters: Codes | None = None
 ) -> CrossfitBound:
@@ -118,18 +136,16 @@ def twin_estimate(
     share = weight / weight.sum()
 
     def influence(values: Floats) -> Influence:
-        return Influence(share * (values - dot(share, values)))
+        return influence_on(values, weight)
 
-    means = dot(share, rows.cross), dot(share, rows.product)
+    means = TwinMeans(*(dot(share, one) for one in (rows.cross, rows.product, rows.value)))
     found = estimate_of_means(means, rows, influence, influence, level, clusters)
-    if rows.cautious is None:
-        return found
     pvalue = tested(dot(share, rows.cautious), influence(rows.cautious).stderr(clusters))[1]
     return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
 
 
 def estimate_of_means(
-    means: tuple[float, float],
+    means: TwinMeans,
     rows: TwinRows,
     influence: Callable[[Floats], Influence],
     lesson: Callable[[Floats], Influence],
@@ -137,14 +153,14 @@ def estimate_of_means(
     clusters: Codes | None = None,
     spread: float = 0.0,
 ) -> CrossfitBound:
-    """Return the estimate by the means of ``cross`` and ``product``.
+    """Return the estimate by the means of what rows add.
 
     ``influence`` is that of rows on a mean of their values, and ``lesson`` that of the rows from which
     models have learned on a mean of such rows. ``spread`` is the variance as parts that other models
     judge show it: where models have learned nothing, what it is more than rows explain counts too, as
     the noise of products of predictions that is not less for more rows.
     """
-    cross, product = means
+    cross, product = means.cross, means.product
     direction = influence(rows.cross).stderr(clusters)
     z, pvalue = tested(cross, direction)
     reached = product / (cross + 1.645 * direction) if cross + 1.645 * direction > 0 else 1.0
@@ -154,7 +170,7 @@ def estimate_of_means(
     more = lesson(2 * rows.cross).by_cluster(clusters).variance
     noise = (1.0 - learned) * max(spread - own.variance, 0.0)
     total = Influence(own.contribution, taught * more + noise, 0.0)
-    estimate = normal_estimate(2 * cross - product, total.stderr(clusters), level)
+    estimate = normal_estimate(means.value, total.stderr(clusters), level)
     return CrossfitBound(replace(estimate, pvalue=pvalue), total)
 
 
@@ -261,22 +277,36 @@ def _chosen(found: Floats, part: Parts, weights: Floats | None, clusters: Codes 
     """
     early, late = found[0], found[-1]
     weight = np.ones(len(part)) if weights is None else weights
-    cross, product = early.copy()
+    (cross, product), value = early.copy(), np.empty(len(part))
     gains = 2 * (late[0] - early[0]) - (late[1] - early[1])
     for k in np.unique(part):
         here, others = part == k, np.flatnonzero(part != k)
-        share = weight[others] / weight[others].sum()
+        by = weight[others], None if clusters is None else clusters[others]
         if len(found) == 1:
-            length = best_length(*(dot(share, one[others]) for one in early))
+            length = best_length(*(_mean(one[others], *by)[0] for one in early))
             cross[here], product[here] = length * early[0, here], length**2 * early[1, here]
-            continue
-        more = gains[others]
-        gain = dot(share, more)
-        units = None if clusters is None else clusters[others]
-        certain = believed(gain, Influence(share * (more - gain)).stderr(units))
-        cross[here] += certain * (late[0, here] - early[0, here])
-        product[here] += certain * (late[1, here] - early[1, here])
-    return TwinRows(cross, product, early[0].copy())  # a view would keep all of ``found``
+        else:
+            certain = believed(*_mean(gains[others], *by))
+            cross[here] += certain * (late[0, here] - early[0, here])
+            product[here] += certain * (late[1, here] - early[1, here])
+        length = trusted(*_mean(early[0, others], *by))
+        value[here] = 2 * length * cross[here] - length**2 * product[here]
+    return TwinRows(cross, product, early[0].copy(), value)  # a view would keep all of ``found``
+
+
+def _mean(values: Floats, weight: Floats, clusters: Codes | None) -> tuple[float, float]:
+    """Return the mean of rows' values, and its standard error."""
+    share = weight / weight.sum()
+    return dot(share, values), influence_on(values, weight).stderr(clusters)
+
+
+def trusted(cross: float, stderr: float) -> float:
+    """Return how long predictions are to be for what ``abar r`` of other rows is: 0 where it is none.
+
+    Where there is nothing to learn their noise is kept out of the estimate in this way. The standard
+    error stays that of predictions at full length.
+    """
+    return float(np.clip(tested(cross, stderr)[0] / np.sqrt(SHARING), 0.0, 1.0))
 
 
 def believed(gain: float, stderr: float) -> float:

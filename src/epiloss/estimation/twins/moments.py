@@ -25,12 +25,17 @@ from numpy.typing import NDArray
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference import LIMB
-from epiloss._threads import dot
 from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError
-from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.centring import assembled, solved, without_rounding
-from epiloss.estimation.twins.estimate import TwinRows, believed, best_length
+from epiloss.estimation.twins.estimate import (
+    TwinMeans,
+    TwinRows,
+    believed,
+    best_length,
+    influence_on,
+    trusted,
+)
 from epiloss.estimation.twins.jury import N_PARTS, Judged, Jury, Keys
 from epiloss.input.tasks import BinaryProblem
 
@@ -146,6 +151,7 @@ class TwinSums:
         rows that there are terms of, as models were learned from no more.
         """
         rows, means = np.empty(terms.values.shape[1:]), np.empty((N_PARTS, 2))
+        value, values = np.empty(N_PARTS), np.empty(len(terms.parts))
         for k, own in enumerate(self.parts):
             here, others = terms.parts == k, [part for j, part in enumerate(self.parts) if j != k]
             others_weight = sum(part.weight for part in others)
@@ -155,17 +161,21 @@ class TwinSums:
                 length = best_length(*found[0].tolist())
             else:
                 gain = float((found[-1] - found[0]) @ (2.0, -1.0))
-                late = believed(gain, terms.gain(~here, weight).stderr())
+                late = believed(gain, influence_on(terms.gains[~here], weight[~here]).stderr())
+            sampled = influence_on(terms.values[0, 0, ~here], weight[~here]).stderr()
+            trust = trusted(float(found[0, 0]), sampled)
             times = np.array([length, length**2])
             means[k] = times * (own.sums[0] + late * (own.sums[-1] - own.sums[0])) / own.weight
             some = terms.values[:, :, here]
             rows[:, here] = times[:, None] * (some[0] + late * (some[-1] - some[0]))
+            tried = np.array([2 * trust, -(trust**2)])
+            value[k], values[here] = tried @ means[k], tried @ rows[:, here]
         share = np.array([part.weight for part in self.parts]) / self.weight
         cross, product = (share @ means).tolist()
         spread = float(share @ share * np.var(2 * means[:, 0] - means[:, 1], ddof=1))
         cautious = sum(float(part.sums[0, 0]) for part in self.parts) / self.weight
-        added = TwinRows(rows[0], rows[1], terms.values[0, 0])
-        return Chosen(added, (cross, product), cautious, spread)
+        added = TwinRows(rows[0], rows[1], terms.values[0, 0], values)
+        return Chosen(added, TwinMeans(cross, product, float(share @ value)), cautious, spread)
 
 
 @dataclass(frozen=True)
@@ -175,24 +185,24 @@ class Terms:
     values: Floats
     parts: Codes
 
-    def gain(self, rows: NDArray[np.bool_], weight: Floats) -> Influence:
-        """Return the influence of some rows on what the last stage finds more than the first."""
-        early, late = self.values[0][:, rows], self.values[-1][:, rows]
-        more = 2 * (late[0] - early[0]) - (late[1] - early[1])
-        share = weight[rows] / weight[rows].sum()
-        return Influence(share * (more - dot(share, more)))
+    @cached_property
+    def gains(self) -> Floats:
+        """What the last stage finds more than the first."""
+        more = self.values[-1] - self.values[0]
+        gains: Floats = 2 * more[0] - more[1]
+        return gains
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What sampled rows add, and the means over all rows of ``abar r`` and ``a1 a2``.
+    """What sampled rows add, and the means over all rows.
 
     ``cautious`` is the mean of ``abar r`` by the first stage; ``spread`` is the variance of the estimate
     as its parts show it, each judged by two other models.
     """
 
     rows: TwinRows
-    means: tuple[float, float]
+    means: TwinMeans
     cautious: float
     spread: float
 
