@@ -192,7 +192,7 @@ def sigmoid_picture(found: Sequence[Example], path: Path) -> Path:
         if column == 0:
             top.set_ylabel("second feature")
         _bare(top)
-        one.result.plot(bottom, legend=column == 0, colorbar=False)
+        one.result.plot(bottom, legend=column == 0)
         bottom.set_title(_losses(one), fontsize=9)
     bar = figure.colorbar(points, ax=axes[0, :], fraction=0.02, pad=0.01)
     bar.set_label("true less calibrated probability", fontsize=9)

@@ -309,7 +309,7 @@ def test_what_more_rows_do_not_reduce_counts_where_nothing_was_learned() -> None
 
     def stderr(shift: float, spread: float) -> float:
         cross, product = noise[0] + shift, noise[1] + shift
-        terms = TwinRows(cross, product, cross, 2 * cross - product)
+        terms = TwinRows(cross, product, cross, 2 * cross - product, cross.astype(np.float32))
         means = TwinMeans(*(float(one.mean()) for one in (cross, product, terms.value)))
         found = estimate_of_means(means, terms, influence, influence, 0.95, spread=spread)
         assert found.estimate.stderr is not None

@@ -123,10 +123,18 @@ def test_a_display_draws_into_the_axes_it_is_given(result: Audit) -> None:
 
 
 def test_predictions_are_audited_with_the_given_options_and_drawn() -> None:
-    display = GroupingDisplay.from_predictions(Y, S, X, n_bins=4, rule="log")
-    options: dict[str, Any] = {"n_bins": 4, "rule": "log", "partition": "stump"}
-    assert display.audit.grouping_loss == audit(Y, S, X, **options).grouping_loss
-    expected = audit(Y, S, X, method="paper", **options)
+    options: dict[str, Any] = {"n_bins": 4, "rule": "log"}
+    display = GroupingDisplay.from_predictions(Y, S, X, **options)
+    expected = audit(Y, S, X, **options)
+    assert display.audit.grouping_loss == expected.grouping_loss
+    halves = GroupingDisplay.from_audit(expected, partition="halves")
+    np.testing.assert_array_equal(np.sort(drawn(display)["regions"][:, 1]), np.sort(halves.rate))
+    assert len(halves.rate) == 8
+
+
+def test_a_stump_is_drawn_as_learned_on_one_half_of_the_rows() -> None:
+    display = GroupingDisplay.from_predictions(Y, S, X, n_bins=4, partition="stump")
+    expected = audit(Y, S, X, n_bins=4, partition="stump", method="paper")
     np.testing.assert_array_equal(
         np.sort(drawn(display)["regions"][:, 1]), np.sort(expected.regions["label_mean"])
     )

@@ -13,7 +13,8 @@ from matplotlib import colors, pyplot
 
 from epiloss import Audit, GroupingDisplay, MissingExtraError, OptionError, audit
 from epiloss.partition import Tree
-from epiloss.presentation.plot.grouping import fanned, gaps, round_counts, widths
+from epiloss.presentation.plot.grouping import fanned, gaps, widths
+from epiloss.presentation.plot.style import side_colours
 from epiloss.simulate import MultiClass, Sigmoid
 from epiloss.table import Table
 from figure_texts import STYLES, overlapping
@@ -74,24 +75,25 @@ def test_bars_end_where_the_exact_intervals_end(tree: Audit) -> None:
     np.testing.assert_array_equal(ends[:, :, 0], np.column_stack([display.x, display.x]))
 
 
-def test_grey_is_exactly_where_the_interval_holds_the_rate_of_the_level_set(tree: Audit) -> None:
+def test_colours_tell_on_which_side_regions_are_and_grey_what_may_be_noise(tree: Audit) -> None:
     display = GroupingDisplay.from_audit(tree).plot()
     display.figure_.canvas.draw()
     regions = tree.regions
-    holds = (regions["low"] <= regions["expected"]) & (regions["expected"] <= regions["high"])
-    assert 0 < holds.sum() < len(holds)
-    np.testing.assert_array_equal(display.is_noise, holds)
+    noise, higher = regions["pvalue_adjusted"] > 0.05, regions["deviation"] > 0
+    assert 0 < noise.sum() < len(noise)
+    np.testing.assert_array_equal(display.side, np.where(noise, 0, np.where(higher, 1, -1)))
+    under, over = side_colours(display.ax_)
     for artist in (display.points_.get_facecolor(), display.bars_.get_color()):
         rgb = np.asarray(artist)[in_table_order(display)][:, :3]
-        np.testing.assert_array_equal(np.ptp(rgb, axis=1) < 1e-9, holds)
+        np.testing.assert_array_equal(np.ptp(rgb, axis=1) < 1e-9, noise)
+        for side, colour in ((1, under), (-1, over)):
+            assert (np.abs(rgb[display.side == side] - colors.to_rgb(colour)) < 1e-9).all()
 
 
-def test_colour_tells_the_number_of_rows(pairs: Audit) -> None:
+def test_larger_regions_have_larger_points(pairs: Audit) -> None:
     display = GroupingDisplay.from_audit(pairs).plot()
-    counts = np.asarray(display.points_.get_array().filled(np.nan))[in_table_order(display)]
-    np.testing.assert_array_equal(np.isnan(counts), display.is_noise)
-    np.testing.assert_array_equal(counts[~display.is_noise], display.n[~display.is_noise])
-    assert display.colorbar_.mappable is display.points_
+    area = np.asarray(display.points_.get_sizes())[in_table_order(display)]
+    assert (np.diff(area[np.argsort(display.n)]) >= 0).all()
 
 
 def test_the_strip_on_top_is_the_histogram_of_the_scores(pairs: Audit) -> None:
@@ -180,13 +182,6 @@ def test_words_are_those_of_the_task() -> None:
     assert "top label" in display.ax_.get_xlabel()
 
 
-def test_round_counts_are_few_and_between() -> None:
-    for low, high in ((1, 1e6), (3, 8), (17, 19), (40, 90), (1, 2)):
-        counts = round_counts(low, high)
-        assert 2 <= len(counts) <= 8
-        assert all(low <= count <= high for count in counts)
-
-
 # where, and how
 
 
@@ -228,7 +223,7 @@ def test_everything_stands_out_from_the_ground(tree: Audit, style: str) -> None:
 def test_keywords_reach_their_artists(pairs: Audit) -> None:
     display = GroupingDisplay.from_audit(pairs).plot(
         curve_kw={"lw": 4, "color": "red"},
-        region_kw={"marker": "s", "cmap": "cividis", "alpha": 0.5},
+        region_kw={"marker": "s", "alpha": 0.5},
         bar_kw={"lw": 7},
         histogram_kw={"color": "green"},
         diagonal_kw={"ls": "--"},
@@ -236,25 +231,22 @@ def test_keywords_reach_their_artists(pairs: Audit) -> None:
     assert display.curve_.get_linewidth() == 4
     assert display.curve_.get_color() == "red"
     assert display.points_.get_alpha() == 0.5
-    assert display.points_.get_cmap().name == "cividis"
     assert display.bars_.get_linewidth()[0] == 7
     assert display.histogram_ax_.patches[0].get_facecolor() == colors.to_rgba("green")
     assert display.diagonal_.get_linestyle() == "--"
 
 
-def test_one_colour_for_all_regions_needs_no_colour_bar(pairs: Audit) -> None:
+def test_all_regions_can_have_one_colour(pairs: Audit) -> None:
     display = GroupingDisplay.from_audit(pairs).plot(
         region_kw={"color": "purple"}, bar_kw={"color": "k"}
     )
     display.figure_.canvas.draw()
-    assert display.colorbar_ is None
     np.testing.assert_array_equal(display.points_.get_facecolor(), [colors.to_rgba("purple")])
     np.testing.assert_array_equal(np.asarray(display.bars_.get_color())[:, :3], [[0, 0, 0]])
 
 
 def test_layers_can_be_left_out(pairs: Audit) -> None:
-    display = GroupingDisplay.from_audit(pairs).plot(colorbar=False, histogram=False, legend=False)
-    assert display.colorbar_ is None
+    display = GroupingDisplay.from_audit(pairs).plot(histogram=False, legend=False)
     assert display.histogram_ax_ is None
     assert display.ax_.get_legend() is None
     assert display.figure_.axes == [display.ax_]

@@ -230,7 +230,7 @@ def test_only_our_script_and_our_style_are_allowed(page: str) -> None:
 def test_numbers_of_the_data_are_finite(page: str) -> None:
     data = Page(page).data
     assert all(map(math.isfinite, numbers_in(data)))
-    panel = data["panels"][1]
+    panel = data["panels"][-1]
     assert {len(panel[name]) for name in ("x", "y", "rule", "n", "rate", "p", "rows")} == {
         len(panel["x"])
     }
@@ -269,12 +269,26 @@ def test_every_region_and_level_set_is_drawn_once(audit: Audit, page: str) -> No
         assert len(curve.split()) == len(audit.level_sets)
 
 
-def test_regions_are_grey_where_the_interval_holds_the_expected_rate(audit: Audit, page: str) -> None:
-    panel = next(one for one in Page(page).data["panels"] if one["view"] == "all")
+def test_regions_are_grey_where_they_may_be_noise() -> None:
+    sample = Sigmoid(perturbation="step").sample(8_000)
+    audit = epiloss.audit(sample.y, sample.scores, sample.X, method="partition")
+    (panel,) = Page(audit_page(audit)).data["panels"]
     regions = audit.regions.take(np.array(panel["place"]))
-    state = np.array(panel["state"])
-    np.testing.assert_array_equal(state == 1, regions["low"] > regions["expected"])
-    np.testing.assert_array_equal(state == 2, regions["high"] < regions["expected"])
+    state, differs = np.array(panel["state"]), regions["pvalue_adjusted"] <= 0.05
+    np.testing.assert_array_equal(state == 1, differs & (regions["deviation"] > 0))
+    np.testing.assert_array_equal(state == 2, differs & (regions["deviation"] < 0))
+    assert differs.any()
+    assert not differs.all()
+
+
+def test_the_first_view_parts_level_sets_by_prediction(sample: Any) -> None:
+    result = epiloss.audit(sample.y, sample.scores, sample.X)
+    panels = Page(audit_page(result)).data["panels"]
+    assert [one["view"] for one in panels] == ["halves", "all"]
+    halves = panels[0]
+    assert len(halves["x"]) == 2 * len(result.level_sets)
+    assert sum(halves["n"]) == result.n_samples
+    assert set(halves["state"]) <= {0, 1, 2}
 
 
 def test_the_tables_list_the_worst_regions_on_each_side(audit: Audit, page: str) -> None:
@@ -339,13 +353,13 @@ def test_control_characters_and_turns_of_direction_are_taken_out(sample: Any) ->
 @pytest.mark.parametrize("task", ["classwise", "joint"])
 def test_classes_can_be_chosen(task: str) -> None:
     labels, scores, X = several_classes()
-    result = epiloss.audit(labels, scores, X, task=task, method="partition", n_bins=5)
+    result = epiloss.audit(labels, scores, X, task=task, n_bins=5)
     found = check_harmless(audit_page(result))
     values = [attributes["value"] for tag, attributes in found.tags if tag == "option"]
     assert values == ["0", "1", "2"]
     assert {"cat", EVIL[0], EVIL[1]} <= set(found.texts)
     panels = found.data["panels"]
-    assert [one["class"] for one in panels] == [0, 1, 2, 0, 1, 2]
+    assert [one["class"] for one in panels] == [0, 1, 2] * (2 if task == "classwise" else 1)
     assert sum(len(one["x"]) for one in panels if one["view"] == "all") == len(result.regions)
     curves = [attributes for tag, attributes in found.tags if attributes.get("class") == "by-class"]
     assert len(curves) == (3 if task == "classwise" else 0)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from epiloss.presentation.plot.grouping import GroupingDisplay
     from epiloss.repair import RegionRecalibrator
     from epiloss.repair.evaluate import RepairResult
+    from epiloss.segments.result import Segments
+
+_SEGMENTS = "result.segments"  # under which the details keep what was searched for
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,47 @@ class Audit(SavedAsJson):
         order = np.argsort(-self.regions["cost"], kind="stable")
         return self.regions.take(order[here[order]][:n])
 
-    def plot(self, ax: Any = None, *, partition: Any = "stump", **layers: Any) -> GroupingDisplay:
-        """Draw the grouping diagram, with two regions in each level set or those of a partition.
+    @property
+    def segments(self) -> Segments:
+        """The few groups of rows, in words, whose rates differ from those of rows with equal scores.
 
-        ``partition=None`` draws the audit's own regions. Further options are those of
-        :meth:`epiloss.GroupingDisplay.plot`.
+        They are searched for when first asked for.
+        """
+        from epiloss.segments.result import NO_ROWS, Segments
+        from epiloss.segments.tell import find_segments
+
+        details = self.details
+        if details is None:
+            return Segments((), note=NO_ROWS)
+        if _SEGMENTS not in details.views:
+            details.views[_SEGMENTS] = find_segments(
+                details.problem,
+                details.options,
+                grouping_loss=self.grouping_loss.value,
+                display=details.display,
+            )
+        found: Segments = details.views[_SEGMENTS]
+        return found
+
+    def segments_by(self, columns: Any) -> Segments:
+        """Return segments told by other columns than the features, texts by their words.
+
+        ``columns`` is a data frame, a mapping of columns or one column, in the order of the rows.
+        """
+        from epiloss.segments.result import NO_ROWS, Segments
+        from epiloss.segments.tell import find_segments_by
+
+        if self.details is None:
+            return Segments((), note=NO_ROWS)
+        problem, options = self.details.problem, self.details.options
+        return find_segments_by(columns, problem, options, grouping_loss=self.grouping_loss.value)
+
+    def plot(self, ax: Any = None, *, partition: Any = "halves", **layers: Any) -> GroupingDisplay:
+        """Draw the grouping diagram: in each level set, the rows predicted higher and lower.
+
+        The predictions are cross-fitted, so that no row chose its side. ``partition="stump"`` draws two
+        regions in words instead, ``None`` the audit's own regions, and a partition those that it learns.
+        Further options are those of :meth:`epiloss.GroupingDisplay.plot`.
         """
         from epiloss.presentation.plot.grouping import GroupingDisplay
 

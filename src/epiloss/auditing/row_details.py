@@ -41,6 +41,8 @@ class RowDetails:
     options: Options
     evaluations: tuple[Evaluation, ...]
     display: Display | None
+    # of each class, what models that have not seen a row predict of it beyond its score
+    predictions: tuple[NDArray[np.float32], ...] = ()
     # audits with other regions, kept so that card, page and plot estimate them once
     views: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

@@ -24,7 +24,6 @@ from epiloss.input.checks import read_problem
 from epiloss.input.problem import OneClassError, Problem
 from epiloss.input.row_display import Display, read_display
 from epiloss.input.tasks import BinaryProblem, binary_problems, score_sums
-from epiloss.partition import resolve_partition
 from epiloss.scoring import ScoringRule
 
 
@@ -208,6 +207,7 @@ def audit_rows(
         problem = read_problem(y_true, y_prob, X, reading, **data)
     except OneClassError as error:
         raise scored(error, options.rule) from None
+    options.check_rows(len(problem.labels))
     result = audit_problem(problem, options, read_display(display, problem))
     return result if ratings is None else with_ratings(result, ratings, problem, options)
 
@@ -245,28 +245,3 @@ def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], opti
     crossfits = binaries if options.without_bins else []
     bounds = [crossfit_recalibrated(one, options) for one in crossfits]
     return summarise(problem, options, again, bounds, None)
-
-
-def repartitioned(result: Audit, partition: Any) -> Audit:
-    """Return the same audit with other regions, learned on one half of the rows.
-
-    The ledger stays: only the tables of level sets and regions are those of the new partition.
-    """
-    if result.details is None or result.details.problem.features is None:
-        return result
-    details = result.details
-    if isinstance(partition, str) and partition in details.views:
-        return replace(result, **details.views[partition])
-    partitioner = resolve_partition(partition)
-    options = replace(details.options, partitioner=partitioner, method="paper")
-    again = [evaluate(one.problem, options) for one in details.evaluations]
-    other = summarise(details.problem, options, again, [], None, details.display)
-    shown: dict[str, Any] = {
-        "level_sets": other.level_sets,
-        "regions": other.regions,
-        "options": {**other.options, "method": result.options["method"]},
-        "details": other.details,
-    }
-    if isinstance(partition, str):
-        details.views[partition] = shown
-    return replace(result, **shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -28,6 +28,7 @@ from epiloss.input.row_display import Display
 from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 from epiloss.table import Columns, Later, Table
 
+_INFLUENCES = ("score", "calibration_loss", "grouping_loss")
 _RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
 
 
@@ -41,69 +42,108 @@ def summarise(
     by_subgroup: Mapping[str, Audit] = MappingProxyType({}),
 ) -> Audit:
     """Return the audit of one problem, evaluated for each of its classes."""
-
-    def total(name: str) -> float:
-        return sum(one.levels.total(name) for one in evaluations)
-
-    source = problem.region_source
-    blind = source is RegionSource.NONE
-    induced = 0.0 if blind else total("induced")
-    clusters, level, rule = problem.clusters, options.confidence_level, options.rule
-    found = [bound for bound in crossfits if bound is not None]
-    crossfit = sum_of_bounds(found, level, clusters) if found else None
+    bounds = [bound for bound in crossfits if bound is not None]
+    level, clusters = options.confidence_level, problem.clusters
+    crossfit = sum_of_bounds(bounds, level, clusters) if bounds else None
+    without_bins = None if crossfit is None else crossfit.estimate
     by_twins = options.method == "twin"
-    influence = {
-        name: _summed(evaluations, name) for name in ("score", "calibration_loss", "grouping_loss")
-    }
-    by_regions = Estimate(0.0)
-    if not blind:
-        stderr = influence["grouping_loss"].stderr(clusters)
-        by_regions = _tested(total("explained") - induced, stderr, level)
-    grouping = by_regions if crossfit is None else crossfit.estimate
-    if crossfit is not None:
-        influence["grouping_loss"] = crossfit.influence
-    score, calibration = total("score"), total("calibration_loss")
-    remainder = score - calibration - grouping.value
-    if not np.isfinite(score):
-        # both sides are infinite; what is left of the calibrated scores' entropy is not
-        remainder = total("entropy") - total("induced") - grouping.value
-    details = RowDetails(problem, options, tuple(evaluations), display)
-    left = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
+    by_regions = _by_regions(problem, evaluations, level)
+    ledger = _ledger(problem, evaluations, crossfit, by_regions, level)
+    predictions = tuple(one.prediction for one in bounds if one.prediction is not None)
+    details = RowDetails(problem, options, tuple(evaluations), display, predictions)
     n_rows = evaluations[0].n_rows
     return Audit(
         task=problem.task,
-        rule=rule.name,
+        rule=options.rule.name,
         method="partition" if crossfit is None else options.method,
         recommendation=_recommendation(problem, crossfit is not None, options, n_rows),
         n_samples=n_rows,
         n_evaluated=max(one.n_evaluated for one in evaluations),
         uninformed=sum(_uninformed(one) for one in evaluations),
-        score=normal_estimate(score, influence["score"].stderr(clusters), level),
-        calibration_loss=normal_estimate(
-            calibration, influence["calibration_loss"].stderr(clusters), level
-        ),
-        grouping_loss=grouping,
-        remainder=normal_estimate(remainder, left.stderr(clusters), level),
-        plugin=total("plugin"),
-        bias=total("bias"),
-        explained=total("explained"),
-        induced=induced,
-        bounds=_bounds(evaluations, rule),
+        score=ledger.score,
+        calibration_loss=ledger.calibration_loss,
+        grouping_loss=ledger.grouping_loss,
+        remainder=ledger.remainder,
+        plugin=_total(evaluations, "plugin"),
+        bias=_total(evaluations, "bias"),
+        explained=_total(evaluations, "explained"),
+        induced=_induced(problem, evaluations),
+        bounds=_bounds(evaluations, options.rule),
         partition_bound=by_regions,
-        crossfit_bound=crossfit.estimate if crossfit is not None and not by_twins else None,
-        twin_estimate=crossfit.estimate if crossfit is not None and by_twins else None,
+        crossfit_bound=None if by_twins else without_bins,
+        twin_estimate=without_bins if by_twins else None,
         irreducible_loss=None,
         level_sets=level_set_table(evaluations),
         regions=_regions_in_words(details),
         histogram=histogram_table(evaluations),
-        region_source=source,
+        region_source=problem.region_source,
         options={**options.to_dict(), "classes": [str(name) for name in problem.classes]},
-        remarks=(*problem.remarks, *_remarks(problem, evaluations, score)),
+        remarks=(*problem.remarks, *_remarks(problem, evaluations, ledger.score.value)),
         recalibrated=recalibrated,
         subgroups=dict(by_subgroup),
-        influence={name: part.by_cluster(clusters) for name, part in influence.items()},
+        influence={name: part.by_cluster(clusters) for name, part in ledger.influence.items()},
         details=details,
     )
+
+
+@dataclass(frozen=True)
+class _Ledger:
+    """The score and its parts, and what each row adds to them."""
+
+    score: Estimate
+    calibration_loss: Estimate
+    grouping_loss: Estimate
+    remainder: Estimate
+    influence: dict[str, Influence]
+
+
+def _ledger(
+    problem: Problem,
+    evaluations: Sequence[Evaluation],
+    crossfit: CrossfitBound | None,
+    by_regions: Estimate,
+    level: float,
+) -> _Ledger:
+    """Part the score; the grouping loss is the one without bins, if there is one."""
+    influence = {name: _summed(evaluations, name) for name in _INFLUENCES}
+    grouping = by_regions
+    if crossfit is not None:
+        grouping, influence["grouping_loss"] = crossfit.estimate, crossfit.influence
+    score, calibration = _total(evaluations, "score"), _total(evaluations, "calibration_loss")
+    remainder = score - calibration - grouping.value
+    if not np.isfinite(score):
+        # both sides are infinite; what is left of the calibrated scores' entropy is not
+        left = _total(evaluations, "entropy") - _total(evaluations, "induced")
+        remainder = left - grouping.value
+    rest = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
+
+    def estimate(value: float, rows: Influence) -> Estimate:
+        return normal_estimate(value, rows.stderr(problem.clusters), level)
+
+    return _Ledger(
+        estimate(score, influence["score"]),
+        estimate(calibration, influence["calibration_loss"]),
+        grouping,
+        estimate(remainder, rest),
+        influence,
+    )
+
+
+def _by_regions(problem: Problem, evaluations: Sequence[Evaluation], level: float) -> Estimate:
+    """Return the lower bound of the grouping loss by regions; 0 where there are none."""
+    if problem.region_source is RegionSource.NONE:
+        return Estimate(0.0)
+    stderr = _summed(evaluations, "grouping_loss").stderr(problem.clusters)
+    return _tested(_total(evaluations, "explained") - _total(evaluations, "induced"), stderr, level)
+
+
+def _induced(problem: Problem, evaluations: Sequence[Evaluation]) -> float:
+    """Return what binning adds to the explained part; nothing where there are no regions."""
+    return 0.0 if problem.region_source is RegionSource.NONE else _total(evaluations, "induced")
+
+
+def _total(evaluations: Sequence[Evaluation], name: str) -> float:
+    return sum(one.levels.total(name) for one in evaluations)
 
 
 def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_rows: int) -> str:

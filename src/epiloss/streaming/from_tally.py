@@ -175,7 +175,8 @@ def _twin_of_sums(
     rows, errors = chosen.rows, (error.influence, error.of_sample)
     found = estimate_of_means(chosen.means, rows, *errors, level, spread=chosen.spread)
     pvalue = tested(chosen.cautious, error.influence(rows.cautious).stderr())[1]
-    return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
+    estimate = replace(found.estimate, pvalue=pvalue)
+    return replace(found, estimate=estimate, prediction=rows.prediction)
 
 
 def _by_subgroup(

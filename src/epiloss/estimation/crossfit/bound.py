@@ -19,6 +19,7 @@ from operator import add
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from epiloss._threads import dot
@@ -115,10 +116,14 @@ class Best:
 
 @dataclass(frozen=True)
 class CrossfitBound:
-    """The lower bound with its interval, and each row's influence on it."""
+    """The lower bound with its interval, and each row's influence on it.
+
+    ``prediction`` is what models that have not seen a row predict of it beyond its score.
+    """
 
     estimate: Estimate
     influence: Influence
+    prediction: NDArray[np.float32] | None = None
 
 
 def crossfit_bound(
@@ -166,7 +171,7 @@ def crossfit_bound(
     if around.high is not None and high < value:
         high = around.high
     estimate = Estimate(value, stderr, low, high, pvalue)
-    return CrossfitBound(estimate, on_value)
+    return CrossfitBound(estimate, on_value, directions.prediction.astype(np.float32))
 
 
 def average_bounds(
@@ -211,7 +216,9 @@ def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
         float(np.mean([bound.influence.beyond for bound in bounds])),
         float(np.mean([bound.influence.least for bound in bounds])),
     )
-    return CrossfitBound(Estimate(value, *ends, float(ndtr(-score))), influence)
+    predictions = [bound.prediction for bound in bounds if bound.prediction is not None]
+    prediction = np.mean(predictions, axis=0) if predictions else None
+    return CrossfitBound(Estimate(value, *ends, float(ndtr(-score))), influence, prediction)
 
 
 def sum_of_bounds(

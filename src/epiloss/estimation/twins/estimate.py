@@ -55,13 +55,14 @@ class TwinRows:
 
     ``cautious`` is ``abar r`` for the most cautious predictions, by which the test is the strongest.
     ``value`` is what rows add to the estimate: ``2 abar r - a1 a2``, for predictions as long as they are
-    trusted.
+    trusted. ``prediction`` is ``abar``.
     """
 
     cross: Floats
     product: Floats
     cautious: Floats
     value: Floats
+    prediction: NDArray[np.float32]
 
     @classmethod
     def mean(cls, deals: Sequence[TwinRows]) -> TwinRows:
@@ -103,11 +104,12 @@ def twin(
     clusters = None if problem.clusters is None else problem.clusters[counts]
     # in this order sums are added up, so that how the rows came does not matter
     bound = twin_estimate(rows, level, weights, clusters)
-    contribution = np.zeros(len(order))
-    contribution[place] = bound.influence.contribution
+    contribution, prediction = np.zeros(len(order)), np.zeros(len(order), np.float32)
+    contribution[place], prediction[place] = bound.influence.contribution, rows.prediction
     if judged is not None:
-        contribution = contribution[judged]
-    return replace(bound, influence=replace(bound.influence, contribution=contribution))
+        contribution, prediction = contribution[judged], prediction[judged]
+    influence = replace(bound.influence, contribution=contribution)
+    return replace(bound, influence=influence, prediction=prediction)
 
 
 def influence_on(values: Floats, weight: Floats) -> Influence:
@@ -200,12 +202,15 @@ def twin_rows(
     part = dealt(problem.scores, units, design.n_parts, generator)
     seeds = generator.integers(2**31, size=len(design.learning))
 
-    found = np.empty((1 if learner is not None else 2, 2, len(counts)))
+    n_stages = 1 if learner is not None else 2
+    found = np.empty((n_stages, 2, len(counts)))
+    guesses = np.empty((n_stages, len(counts)), np.float32)
 
     def judge(k: int) -> None:
         rows = np.flatnonzero((part == k) & counts)
         judges = [models[place] for place in design.judges(k)]
-        found[..., rows] = _terms(Block.of(problem, codes, rows), judges, design.twins(k))
+        block = Block.of(problem, codes, rows)
+        found[..., rows], guesses[:, rows] = _terms(block, judges, design.twins(k))
 
     def learners(place: int) -> Codes:
         return np.flatnonzero(design.learns(place)[part])
@@ -214,14 +219,19 @@ def twin_rows(
         models = train(teacher, problem, codes, learners, seeds, workers)
         workers.run(judge, range(design.n_parts))
     if counts.all():
-        return _chosen(found, part, problem.weights, problem.clusters)
+        return _chosen(found, guesses, part, problem.weights, problem.clusters)
     weights = None if problem.weights is None else problem.weights[counts]
     clusters = None if problem.clusters is None else problem.clusters[counts]
-    return _chosen(found[..., counts], part[counts], weights, clusters)
+    return _chosen(found[..., counts], guesses[:, counts], part[counts], weights, clusters)
 
 
-def _terms(block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int]]) -> Floats:
-    """Return ``abar r`` and ``a1 a2`` of each row of a block, the mean over all twins, by stages."""
+def _terms(
+    block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int]]
+) -> tuple[Floats, Floats]:
+    """Return ``abar r`` and ``a1 a2`` of each row of a block, the mean over all twins, by stages.
+
+    Also return ``abar`` by stages.
+    """
     tilts = tilts_of(block.rule)
     if isinstance(tilts, LogTilts):
         curve = np.mean([one.curve(block.scores) for one in judges], axis=0)
@@ -230,9 +240,9 @@ def _terms(block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int
         columns = columns_of((one.stages(block) for one in judges), block)
     block.basis.centre(columns)
     guesses, r = columns[:-1].reshape(-1, len(judges), len(block.labels)), columns[-1]
-    found = np.empty((len(guesses), 2, len(r)))
-    for stage, a in zip(found, guesses, strict=True):
-        np.multiply(a.mean(axis=0), r, out=stage[0])
+    found, means = np.empty((len(guesses), 2, len(r))), guesses.mean(axis=1)
+    for stage, a, mean in zip(found, guesses, means, strict=True):
+        np.multiply(mean, r, out=stage[0])
         if isinstance(tilts, LogTilts):
             stage[0] /= 2
             stage[1] = twin_cost(tilts, curve, a, twins)
@@ -240,7 +250,7 @@ def _terms(block: Block, judges: Sequence[Judge], twins: Sequence[tuple[int, int
             stage[1] = sum(a[i] * a[j] for i, j in twins) / len(twins)
     if not isinstance(tilts, LogTilts) and not tilts.is_even:
         found *= stiffness(block, judges)
-    return found
+    return found, means
 
 
 def twin_cost(
@@ -268,8 +278,14 @@ def twin_cost(
     return np.asarray(cost - np.clip(1 - tilts.fourth(curve) * noise / 4, 0.0, 1.0) * gap, float)
 
 
-def _chosen(found: Floats, part: Parts, weights: Floats | None, clusters: Codes | None) -> TwinRows:
-    """Return what rows add by the stage that suits them, from terms (stages, 2, rows).
+def _chosen(
+    found: Floats,
+    guesses: NDArray[np.float32],
+    part: Parts,
+    weights: Floats | None,
+    clusters: Codes | None,
+) -> TwinRows:
+    """Return what rows add by the stage that suits them, from terms (stages, 2, rows) and guesses.
 
     The last stage finds more where there is much to learn, and is all noise where there is nothing. It
     counts for a part as far as it is sure to find more on the other parts. The user's own learner has
@@ -277,7 +293,7 @@ def _chosen(found: Floats, part: Parts, weights: Floats | None, clusters: Codes 
     """
     early, late = found[0], found[-1]
     weight = np.ones(len(part)) if weights is None else weights
-    (cross, product), value = early.copy(), np.empty(len(part))
+    (cross, product), value, prediction = early.copy(), np.empty(len(part)), guesses[0].copy()
     gains = 2 * (late[0] - early[0]) - (late[1] - early[1])
     for k in np.unique(part):
         here, others = part == k, np.flatnonzero(part != k)
@@ -289,9 +305,11 @@ def _chosen(found: Floats, part: Parts, weights: Floats | None, clusters: Codes 
             certain = believed(*_mean(gains[others], *by))
             cross[here] += certain * (late[0, here] - early[0, here])
             product[here] += certain * (late[1, here] - early[1, here])
+            prediction[here] += np.float32(certain) * (guesses[-1, here] - guesses[0, here])
         length = trusted(*_mean(early[0, others], *by))
         value[here] = 2 * length * cross[here] - length**2 * product[here]
-    return TwinRows(cross, product, early[0].copy(), value)  # a view would keep all of ``found``
+    cautious = early[0].copy()  # a view would keep all of ``found``
+    return TwinRows(cross, product, cautious, value, prediction)
 
 
 def _mean(values: Floats, weight: Floats, clusters: Codes | None) -> tuple[float, float]:

@@ -130,7 +130,7 @@ class TwinSums:
     def terms(self, jury: Jury, problem: BinaryProblem, places: Keys | None = None) -> Terms:
         """Return what some of the rows add, centred by the means of all."""
         n, n_stages = len(problem.labels), self.form.n_stages
-        values, parts = np.zeros((n_stages, 2, n)), np.zeros(n, np.int64)
+        values, parts, guess = np.zeros((n_stages, 2, n)), np.zeros(n, np.int64), np.zeros(n, np.float32)
         for judged in jury.judged(problem, places):
             part = self.parts[judged.part]
             residual = judged.columns - judged.basis.at(part.coefficients)
@@ -141,8 +141,8 @@ class TwinSums:
                 if judged.costs is not None:
                     cross, product = cross / 2, judged.costs[stage]
                 values[stage][:, judged.rows] = cross, product
-            parts[judged.rows] = judged.part
-        return Terms(values, parts)
+            parts[judged.rows], guess[judged.rows] = judged.part, (a[-1] + a[-2]) / 2
+        return Terms(values, parts, guess)
 
     def chosen(self, terms: Terms, weight: Floats) -> Chosen:
         """Return the means by the stage that suits each part, by what the other parts say.
@@ -174,16 +174,20 @@ class TwinSums:
         cross, product = (share @ means).tolist()
         spread = float(share @ share * np.var(2 * means[:, 0] - means[:, 1], ddof=1))
         cautious = sum(float(part.sums[0, 0]) for part in self.parts) / self.weight
-        added = TwinRows(rows[0], rows[1], terms.values[0, 0], values)
+        added = TwinRows(rows[0], rows[1], terms.values[0, 0], values, terms.guess)
         return Chosen(added, TwinMeans(cross, product, float(share @ value)), cautious, spread)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What rows add by each stage: ``abar r`` and ``a1 a2`` (stages, 2, rows); and their parts."""
+    """What rows add by each stage: ``abar r`` and ``a1 a2`` (stages, 2, rows); and their parts.
+
+    ``guess`` is ``abar`` by the last stage.
+    """
 
     values: Floats
     parts: Codes
+    guess: NDArray[np.float32]
 
     @cached_property
     def gains(self) -> Floats:

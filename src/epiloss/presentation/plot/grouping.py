@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +12,12 @@ from numpy.typing import NDArray
 from epiloss._models import predicted_probabilities
 from epiloss._typing import Floats
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import audit, repartitioned
+from epiloss.auditing.run import audit
+from epiloss.auditing.views import HALVES, STUMP, repartitioned
 from epiloss.number_format import loss_spec
 from epiloss.presentation.axes import histogram_within, reach_of
 from epiloss.presentation.plot.style import (
     axes_for,
-    count_map,
     diagonal,
     dress,
     faded,
@@ -28,6 +27,7 @@ from epiloss.presentation.plot.style import (
     plain,
     refuse_several_classes,
     score_strip,
+    side_colours,
     text_colour,
     text_size,
     width_of,
@@ -44,11 +44,11 @@ _FIGSIZE = (5.6, 5.4)
 class GroupingDisplay:
     """A grouping diagram, in the manner of :class:`sklearn.calibration.CalibrationDisplay`.
 
-    Everything that is drawn is kept. ``x``, ``rate``, ``low``, ``high``, ``n`` and ``is_noise`` have
-    a value for each region of ``audit.regions``: its place, its rate with the interval, its rows, and
-    whether the interval holds the rate of the level set. ``reach`` is where the axes end: 1, or less for
-    rare outcomes. :meth:`plot` sets ``ax_``, ``figure_``,
-    ``curve_``, ``points_``, ``bars_``, ``diagonal_``, ``colorbar_``, ``legend_`` and ``histogram_ax_``.
+    Everything that is drawn is kept. ``x``, ``rate``, ``low``, ``high``, ``n`` and ``side`` have a value
+    for each region of ``audit.regions``: its place, its rate with the interval, its rows, and whether it
+    is under-predicted (1), over-predicted (-1) or within noise (0) by its adjusted p-value. ``reach`` is
+    where the axes end: 1, or less for rare outcomes. :meth:`plot` sets ``ax_``, ``figure_``,
+    ``curve_``, ``points_``, ``bars_``, ``diagonal_``, ``legend_`` and ``histogram_ax_``.
 
     Examples
     --------
@@ -67,16 +67,16 @@ class GroupingDisplay:
     low: Floats = field(init=False, repr=False)
     high: Floats = field(init=False, repr=False)
     n: NDArray[Any] = field(init=False, repr=False)
-    is_noise: NDArray[np.bool_] = field(init=False, repr=False)
+    side: NDArray[np.int64] = field(init=False, repr=False)
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
     curve_: Any = field(default=None, init=False, repr=False)
     points_: Any = field(default=None, init=False, repr=False)
     bars_: Any = field(default=None, init=False, repr=False)
     diagonal_: Any = field(default=None, init=False, repr=False)
-    colorbar_: Any = field(default=None, init=False, repr=False)
     legend_: Any = field(default=None, init=False, repr=False)
     histogram_ax_: Any = field(default=None, init=False, repr=False)
+    _is_coloured: bool = field(default=True, init=False, repr=False)
 
     def __post_init__(self) -> None:
         regions = self.audit.regions
@@ -84,13 +84,19 @@ class GroupingDisplay:
         self.x = fanned(self.audit.level_sets, regions, self.reach)
         self.rate, self.low, self.high = regions["label_mean"], regions["low"], regions["high"]
         self.n = regions["n"]
-        self.is_noise = (self.low <= regions["expected"]) & (regions["expected"] <= self.high)
+        differs = regions["pvalue_adjusted"] <= 1 - self.audit.confidence_level
+        self.side = np.where(differs, np.sign(regions["deviation"]), 0).astype(np.int64)
 
     @classmethod
     def from_audit(
         cls, result: Audit, *, name: str | None = None, partition: Any = None
     ) -> GroupingDisplay:
-        """Show a result that is there already, with its own regions or those of another partition."""
+        """Show a result that is there already, with its own regions or others.
+
+        ``partition="halves"`` parts each level set by what cross-fitted models predict beyond the score;
+        ``"stump"``, ``"kmeans"`` or a partition object learns regions on one half of the rows and shows
+        them on the other.
+        """
         refuse_several_classes(result, "a grouping diagram")
         return cls(result if partition is None else repartitioned(result, partition), name)
 
@@ -103,19 +109,21 @@ class GroupingDisplay:
         *,
         name: str | None = None,
         ax: Any = None,
-        partition: Any = "stump",
+        partition: Any = None,
         **options: Any,
     ) -> GroupingDisplay:
         """Audit labels, scores and features, and draw.
 
-        By default there are two regions in each level set, which read best: one half of the rows
-        chooses them and the other half is shown. ``options`` are those of :func:`epiloss.audit`.
+        By default each level set is parted into halves by what cross-fitted models predict beyond the
+        score; with a ``partition`` its regions are drawn. ``options`` are those of
+        :func:`epiloss.audit`.
         """
-        result = audit(y_true, y_prob, X, partition=partition, **options)
-        if partition == "stump" and options.get("method") != "paper":
-            # the losses are those of all rows; swapped halves would each have their own two regions
-            result = repartitioned(result, partition)
-        return cls.from_audit(result, name=name).plot(ax=ax)
+        if partition is not None:
+            options["partition"] = partition
+        elif options.get("method") == "paper":
+            options["partition"] = "stump"
+        result = audit(y_true, y_prob, X, **options)
+        return cls.from_audit(result, name=name, partition=_view(partition, options)).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -137,14 +145,14 @@ class GroupingDisplay:
         bar_kw: Mapping[str, Any] | None = None,
         histogram_kw: Mapping[str, Any] | None = None,
         diagonal_kw: Mapping[str, Any] | None = None,
-        colorbar: bool = True,
         histogram: bool = True,
         legend: bool = True,
     ) -> GroupingDisplay:
         """Draw the calibration curve of the level sets, and their regions around it.
 
         The regions of a level set stand side by side, the lowest rate first, each with the exact
-        interval of its rate; grey are those whose interval holds the rate of their level set.
+        interval of its rate. Colours tell those that are under- or over-predicted; grey are those that
+        noise explains, by p-values adjusted for the number of regions.
         Keywords reach the artists: ``curve_kw`` the line, ``region_kw`` the points (a scatter),
         ``bar_kw`` the intervals (lines), ``histogram_kw`` the bars of the scores on top, and
         ``diagonal_kw`` the diagonal. Title, scores and legend are around the axes: give axes of
@@ -153,7 +161,7 @@ class GroupingDisplay:
         ax = axes_for(ax, _FIGSIZE)
         self.ax_, self.figure_ = ax, ax.figure
         self.name = self.name if name is None else name
-        self.histogram_ax_ = self.colorbar_ = self.legend_ = None
+        self.histogram_ax_ = self.legend_ = None
         dress(ax, self.audit.task, self.reach)
         self.diagonal_ = diagonal(ax, diagonal_kw)
         self._draw_regions(region_kw, bar_kw)
@@ -173,8 +181,6 @@ class GroupingDisplay:
         if histogram:
             scores = histogram_within(self.audit, self.reach)
             self.histogram_ax_ = score_strip(ax, scores, histogram_kw)
-        if colorbar and self.points_.get_array() is not None and not self.is_noise.all():
-            self.colorbar_ = self._draw_colorbar()
         if legend:
             self.legend_ = self._draw_legend()
         self._write_title()
@@ -184,55 +190,33 @@ class GroupingDisplay:
         self, region_kw: Mapping[str, Any] | None, bar_kw: Mapping[str, Any] | None
     ) -> None:
         """Draw what may be noise first, so that it covers nothing; then the smaller regions last."""
-        ax = self.ax_
-        order = np.lexsort((-self.n, ~self.is_noise))
+        ax, noise = self.ax_, self.side == 0
+        order = np.lexsort((-self.n, ~noise))
         crowd = np.clip(30 / np.bincount(self.audit.regions["level_set"]).max(), 1, 6) / 6
-        counts = np.where(self.is_noise, np.nan, np.maximum(self.n, 1.0))[order]
-        mapped = {"cmap": count_map(ax), "norm": self._norm()}
-        given = merged({}, region_kw)
-        by_count = "color" not in given and "facecolor" not in given
-        if by_count:
-            mapped |= {key: given.pop(key) for key in ("cmap", "norm") if key in given}
         scale = text_size(ax) / 10
-        area = (8 + 60 * crowd * self.n[order] / max(self.n.max(), 1)) * scale**2
+        area = (4 + 14 * crowd + 56 * crowd * self.n[order] / max(self.n.max(), 1)) * scale**2
         room = gaps(self.x, self.audit.regions["level_set"])[order] / self.reach * 72 * width_of(ax)
-        thickness = np.clip(0.7 * room, np.where(self.is_noise[order], 0.35, 0.8), 1.6) * scale
-        bars = {"linewidth": thickness, "zorder": 2, "alpha": 0.9, "label": "intervals of the regions"}
+        thickness = np.clip(0.7 * room, np.where(noise[order], 0.35, 0.8), 1.6) * scale
+        given, own = merged({}, region_kw), merged({}, bar_kw)
+        self._is_coloured = not {"color", "facecolor"} & given.keys()
         points = {"s": area, "linewidth": 0, "zorder": 3, "label": "regions"}
-        grey = {"cmap": _with_grey(mapped["cmap"], faded(ax, _GREY))}
-        colour = {"c": counts, "plotnonfinite": True, **mapped, **grey} if by_count else {}
-        self.points_ = ax.scatter(self.x[order], self.rate[order], **points | colour | given)
-        self.bars_ = ax.vlines(self.x[order], self.low[order], self.high[order], **bars)
-        if by_count:
-            grey = {"cmap": _with_grey(mapped["cmap"], faded(ax, _GREY * (0.45 + 0.55 * crowd)))}
-            self.bars_.set(array=counts, **mapped | grey)
+        bars = {"linewidth": thickness, "zorder": 2, "alpha": 0.9, "label": "intervals of the regions"}
+        if self._is_coloured:
+            points["color"] = self._colours(_GREY)[order]
+            bars["color"] = self._colours(_GREY * (0.45 + 0.55 * crowd))[order]
         else:
-            self.bars_.set_color(given.get("color", given.get("facecolor")))
-        if bar_kw is not None:
-            own = merged({}, bar_kw)
-            if "color" in own:
-                self.bars_.set_array(None)
-            self.bars_.set(**own)
+            bars["color"] = given.get("color", given.get("facecolor"))
+        self.points_ = ax.scatter(self.x[order], self.rate[order], **points | given)
+        self.bars_ = ax.vlines(self.x[order], self.low[order], self.high[order], **bars)
+        self.bars_.set(**own)
 
-    def _norm(self) -> Any:
-        from matplotlib.colors import LogNorm
+    def _colours(self, grey: float) -> NDArray[Any]:
+        """Return the colour of each region, with a ``grey`` for noise."""
+        from matplotlib import colors
 
-        shown = np.maximum(self.n if self.is_noise.all() else self.n[~self.is_noise], 1)
-        low, high = float(shown.min()), float(shown.max())
-        return LogNorm(low, high) if high > low else LogNorm(low / 1.5, high * 1.5)
-
-    def _draw_colorbar(self) -> Any:
-        from matplotlib.ticker import FixedLocator, NullLocator
-
-        bar = self.figure_.colorbar(self.points_, ax=self.ax_, fraction=0.045, pad=0.02, aspect=28)
-        bar.set_label("rows in the region", fontsize=text_size(self.ax_, 0.9))
-        norm = self.points_.norm
-        bar.ax.yaxis.set_major_locator(FixedLocator(round_counts(norm.vmin, norm.vmax)))
-        bar.ax.yaxis.set_minor_locator(NullLocator())
-        bar.ax.yaxis.set_major_formatter("{x:,.0f}")
-        bar.ax.tick_params(labelsize=text_size(self.ax_, 0.8), width=0.6, length=2.5)
-        bar.outline.set_visible(False)
-        return bar
+        under, over = side_colours(self.ax_)
+        of_side: dict[int, Any] = {0: faded(self.ax_, grey), 1: under, -1: over}
+        return np.array([colors.to_rgba(of_side[side]) for side in self.side.tolist()])
 
     def _draw_legend(self) -> Any:
         from matplotlib.lines import Line2D
@@ -244,13 +228,14 @@ class GroupingDisplay:
             )
 
         handles = [self.curve_, self.diagonal_]
-        by_count = self.points_.get_array() is not None
-        if not by_count:
+        if not self._is_coloured:
             handles.append(region(self.points_.get_facecolor()[0], "regions"))
-        if by_count and not self.is_noise.all():
-            handles.append(region(self.points_.get_cmap()(0.5), "regions that differ"))
-        if by_count and self.is_noise.any():
-            handles.append(region(faded(self.ax_, _GREY), "regions within noise"))
+            return legend_below(self.ax_, handles)
+        under, over = side_colours(self.ax_)
+        kinds = (1, under, "under-predicted"), (-1, over, "over-predicted")
+        handles += [region(colour, label) for side, colour, label in kinds if (self.side == side).any()]
+        if (self.side == 0).any():
+            handles.append(region(faded(self.ax_, _GREY), "within noise"))
         return legend_below(self.ax_, handles)
 
     def _write_title(self) -> None:
@@ -320,25 +305,11 @@ def widths(level_sets: Table) -> tuple[Floats, Floats]:
     return low, high
 
 
-def round_counts(low: float, high: float, most: int = 5) -> list[float]:
-    """Return up to ``most`` round numbers between two counts.
-
-    Examples
-    --------
-    >>> round_counts(7, 130), round_counts(3, 40_000), round_counts(12, 14), round_counts(38.7, 85.5)
-    ([10, 20, 50, 100], [10, 100, 1000, 10000], [12, 14], [39, 85])
-    """
-    powers = [10**k for k in range(13)]
-    steps = [digit * power for power in powers for digit in (1, 2, 5)]
-    for candidates in (steps, powers):
-        inside = [count for count in candidates if low <= count <= high]
-        if len(inside) <= most:
-            break
-    return inside if len(inside) > 1 else sorted({math.ceil(low), math.floor(high)})
-
-
-def _with_grey(colours: Any, grey: Any) -> Any:
-    from matplotlib import colormaps
-
-    chosen = colormaps[colours] if isinstance(colours, str) else colours
-    return chosen.with_extremes(bad=grey)
+def _view(partition: Any, options: Mapping[str, Any]) -> Any:
+    """Return the regions to draw of an audit that was just made; None for its own."""
+    if options.get("method") == "paper":
+        return None
+    if partition is None:
+        return HALVES
+    # the losses are those of all rows; swapped halves would each have their own two regions
+    return STUMP if partition == STUMP else None

@@ -41,6 +41,7 @@ _ALIASES = {
 _FULL_WIDTH = 3.6  # inches of the axes from which on text has its normal size
 _NARROW = 3.0  # inches of the axes below which long texts are broken or left out
 _SMALLEST = 0.62  # of the normal size: above 6 points in print
+_SIDES, _DARK_SIDES = ("#1466b8", "#c2410c"), ("#62abf0", "#ff9257")  # under, over
 _STRIP = 0.11  # of the height of the axes
 
 
@@ -103,12 +104,9 @@ def faded(ax: Any, strength: float) -> tuple[float, ...]:
     return tuple((strength * text + (1 - strength) * ground).tolist())
 
 
-def count_map(ax: Any) -> Any:
-    """Return a colour map for counts, without the end that would vanish on the axes."""
-    from matplotlib import colormaps, colors
-
-    low, high = (0.4, 1.0) if is_dark(ax) else (0.0, 0.85)
-    return colors.ListedColormap(colormaps["viridis"](np.linspace(low, high, 256)))
+def side_colours(ax: Any) -> tuple[str, str]:
+    """Return the colours of what is under- and over-predicted, as on the pages."""
+    return _DARK_SIDES if is_dark(ax) else _SIDES
 
 
 def width_of(ax: Any) -> float:

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Floats
 from epiloss.auditing.result import Audit
-from epiloss.partition import Stump
+from epiloss.auditing.views import HALVES, has_predictions, repartitioned
 from epiloss.presentation.axes import histogram_within, reach_of
 from epiloss.presentation.report.wording import is_blind
 from epiloss.table import Table
 
 MOST_REGIONS = 2_000  # drawn, the costliest
 MOST_CLASSES = 30  # that can be chosen, those of the largest grouping loss
-_MOST_EVALUATED = 1_000_000  # rows times classes for which two regions per level set are cheap
-_STATES = ("in", "under", "over")  # the interval holds the expected rate, lies above it, or below
+_MOST_EVALUATED = 5_000_000  # rows times classes for which halves of level sets are cheap
+_STATES = ("in", "under", "over")  # within noise, under-predicted, over-predicted
 _SIZES = (2.0, 2.7, 3.5, 4.5, 5.8)  # radii, by the logarithm of n
 _CROWD = 250  # regions from which on points get smaller
 _LONG_LABELS = 28  # more room for small numbers
-_TOLD_APART = 3.0  # the least radius of a region whose interval does not hold the expected rate
+_TOLD_APART = 3.0  # the least radius of a region that differs
 
 
 @dataclass(frozen=True)
@@ -163,30 +163,17 @@ class Panel:
 
 
 def views(audit: Audit) -> list[tuple[str, Audit]]:
-    """Return the audit with two regions per level set, where that is quick, and with its own.
+    """Return the audit with halves of level sets, where rows were predicted, and with its own regions.
 
-    The view to begin with comes first: that of two, which reads best, unless only the other shows
-    regions that can be told from their level set.
+    The first is the view to begin with.
     """
     own = [("all", audit)]
     details = audit.details
-    if is_blind(audit) or details is None or details.problem.features is None:
-        return own
-    if isinstance(details.options.partitioner, Stump) and not details.options.swap:
+    if is_blind(audit) or details is None or not has_predictions(audit):
         return own
     if len(details.problem.labels) * len(details.evaluations) > _MOST_EVALUATED:
         return own
-    from epiloss.auditing.run import repartitioned
-
-    two = [("two", repartitioned(audit, "stump"))]
-    return [*two, *own] if _tells(two[0][1]) or not _tells(audit) else [*own, *two]
-
-
-def _tells(audit: Audit) -> bool:
-    """Tell whether any region's interval lies apart from the rate that its score stands for."""
-    regions = audit.regions
-    apart = (regions["low"] > regions["expected"]) | (regions["high"] < regions["expected"])
-    return bool(apart.any())
+    return [(HALVES, repartitioned(audit, HALVES)), *own]
 
 
 def classes(audit: Audit) -> list[str | None]:
@@ -220,12 +207,12 @@ def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
     drawn = drawn.take(np.lexsort((drawn["label_mean"], drawn["level_set"])))
     if "low" not in levels.columns:  # level sets of whole score vectors: from left to right by score
         drawn = drawn.take(np.lexsort((drawn["label_mean"], _centre(drawn, levels))))
-    expected = drawn["expected"]
-    state = np.where(drawn["low"] > expected, 1, np.where(drawn["high"] < expected, 2, 0))
+    differs = drawn["pvalue_adjusted"] <= 1 - audit.confidence_level
+    state = np.where(differs, np.where(drawn["deviation"] > 0, 1, 2), 0)
     blind = is_blind(audit)
     x = frame.x(_centre(drawn, levels) if blind else _fanned(drawn, levels, frame.reach))
     crowd = 0.72 if len(drawn) > _CROWD else 1.0
-    if view == "two" or blind:
+    if view == HALVES or blind:
         crowd = 1.3
     return Panel(
         audit,

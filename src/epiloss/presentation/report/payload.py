@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.auditing.views import HALVES
 from epiloss.presentation.report.diagram import FRAME, Panel
 from epiloss.presentation.report.escaping import clean, thumbnail
 
@@ -138,7 +139,7 @@ def _costliest_first(panels: Sequence[Panel]) -> Iterable[tuple[int, int]]:
         (view_rank, -float(cost), number, at)
         for number, panel in enumerate(panels)
         if panel.audit.details is not None
-        for view_rank in [0 if panel.view == "two" else 1]
+        for view_rank in [0 if panel.view == HALVES else 1]
         for at, cost in enumerate(panel.regions["cost"])
     ]
     n_rows = max((panel.audit.n_samples for panel in panels), default=1)
