@@ -99,6 +99,11 @@ class Table:
         """Return some of the rows, in their order."""
         return Table(Columns(self.columns).take(rows))
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, each as a mapping of column names to values."""
+        for i in range(len(self)):
+            yield {name: self[name][i] for name in self}
+
     def __str__(self) -> str:
         """Return the table as lines of text, its first and last rows where it is long."""
         return "\n".join(aligned(self._cells()))

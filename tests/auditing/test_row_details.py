@@ -14,7 +14,7 @@ import pytest
 
 import epiloss
 from epiloss.auditing.result import Audit
-from epiloss.auditing.run import repartitioned
+from epiloss.auditing.views import repartitioned
 from epiloss.input.checks import read_problem
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import read_display

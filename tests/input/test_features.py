@@ -13,7 +13,8 @@ import pytest
 import scipy.sparse
 
 from epiloss import DataError
-from epiloss.input.features import Features, is_missing
+from epiloss.input.features import Features
+from epiloss.input.values import is_missing
 from epiloss.partition.descriptions import Step, rule_of
 
 A = np.array([[1.0, -2.5], [0.25, 7.0], [3.0, 0.0]])
@@ -143,13 +144,17 @@ def test_features_are_read_from_read_only_arrays() -> None:
 REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "infinite": (np.where(A > 5, np.inf, A), ("finite", "inf", "'x1'", "row 1", "numpy.nan")),
     "infinite in a frame": (FRAME.replace(7.0, -np.inf), ("-inf", "'bmi'", "row 1")),
-    "sparse": (scipy.sparse.csr_matrix(A), ("dense", "toarray")),
+    "sparse and infinite": (
+        scipy.sparse.csr_array(np.where(A == 7, np.inf, A)),
+        ("finite", "inf", "'x1'", "row 1"),
+    ),
+    "sparse and complex": (scipy.sparse.csr_array(A + 1j), ("sparse X", "real", "complex128")),
     "three dimensions": (A[:, :, None], ("(3, 2, 1)", "Reshape")),
     "a name": ("file.csv", ("X",)),
     "repeated names": (pd.DataFrame(A, columns=["a", "a"]), ("distinct", "'a'", "Rename")),
     "names equal as text": (pd.DataFrame(A, columns=["1", 1]), ("distinct", "'1'", "Rename")),
     "unequal lengths": ({"a": [1, 2], "b": [1]}, ("equal lengths", "[1, 2]")),
-    "a matrix as a column": ({"a": A}, ("'a'", "one-dimensional", "(3, 2)")),
+    "a cube as a column": ({"a": A[:, :, None]}, ("'a'", "dimensions", "(3, 2, 1)")),
     "ragged": ([[1, 2], [3]], ("X",)),
     "complex": (A + 1j, ("X", "complex")),
     "complex column": ({"a": A[:, 0] + 1j}, ("'a'", "complex")),

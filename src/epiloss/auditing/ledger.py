@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from epiloss.auditing.verdict import FINE, RECALIBRATE, UNCLEAR
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
-from epiloss.number_format import digits_of, loss_spec
+from epiloss.number_format import digits_of, loss_spec, rate_spec
+from epiloss.table import Table, aligned
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
@@ -21,6 +26,8 @@ _LINES = (
     ("remainder", "+ remainder"),
 )
 _TITLE, _VALUE, _INTERVAL = 32, 12, 21
+_WIDE = 100  # characters of a line
+_MOST_SEGMENTS, _MOST_GROUPS = 3, 8  # that are printed
 
 
 def ledger(audit: Audit) -> str:
@@ -37,10 +44,12 @@ def ledger(audit: Audit) -> str:
         measured = _with_interval(audit.irreducible_loss, spec)
         lines.append(f"{'  (irreducible loss)':{_TITLE}}{measured}".rstrip())
     lines += ["", *_terms(audit, spec)]
-    if audit.subgroups:
-        lines += ["", "grouping loss between subgroups, at least"]
-        lines += [_bound(_short(name), one.grouping_loss, spec) for name, one in audit.subgroups.items()]
-    lines += ["", textwrap.fill(str(audit.verdict), 100)]
+    for name, one in audit.subgroups.items():
+        lines += ["", *_subgroup(name, one, audit.subgroup_gaps.get(name), spec)]
+    verdict = audit.verdict
+    if verdict.kind not in (FINE, UNCLEAR, RECALIBRATE):
+        lines += _segments(audit)
+    lines += ["", textwrap.fill(str(verdict), _WIDE, break_on_hyphens=False)]
     notes = [f"note: {remark}" for remark in audit.remarks]
     if audit.recalibrated is not None:
         new = [remark for remark in audit.recalibrated.remarks if remark not in audit.remarks]
@@ -101,12 +110,15 @@ def _terms(audit: Audit, spec: str) -> list[str]:
     lines += [
         plain("at most", audit.bounds.grouping_loss_high),
         _bound(_explained_title(audit), audit.partition_bound, spec),
+    ]
+    if not audit.is_bound:
+        return lines if audit.irreducible_loss is not None else [*lines, audit.recommendation]
+    lines += [
         plain("  = plugin", audit.plugin),
         plain("  - bias of small regions", audit.bias),
         plain("  - induced by binning", audit.induced),
+        audit.recommendation,
     ]
-    if audit.irreducible_loss is None:
-        lines.append(audit.recommendation)
     low, high = audit.bounds.binning_low, audit.bounds.binning_high
     if low is not None and high is not None:
         few = f"+z.{digits_of(spec) - 2}f"
@@ -115,6 +127,46 @@ def _terms(audit: Audit, spec: str) -> list[str]:
             f"Without a calibration curve, binning could shift the sum of both losses by {shift}"
         )
     return lines
+
+
+def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]:
+    """Return the grouping loss between the subgroups of a column, and the gap of each."""
+    title = f"grouping loss between subgroups of {_short(name)}{', at least' if one.is_bound else ''}"
+    lines = [title, _bound("", one.grouping_loss, spec)]
+    if gaps is None:
+        return lines
+    rows = list(gaps.take(np.argsort(gaps["pvalue"], kind="stable")).rows())
+    cells = [
+        [*_gap_cells(row), f"{row['pvalue_adjusted']:.2g}", _short(row["subgroup"])] for row in rows
+    ]
+    return lines + _gap_table(["p", "subgroup"], cells, _MOST_GROUPS, "result.subgroup_gaps")
+
+
+def _segments(audit: Audit) -> list[str]:
+    """Return the first segments, which are told apart from noise."""
+    if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
+        return []
+    cells = [[*_gap_cells(vars(one)), printable(one.description)] for one in audit.segments]
+    title = "segments with other rates than rows of equal scores"
+    return ["", title, *_gap_table(["segment"], cells, _MOST_SEGMENTS, "result.segments")]
+
+
+def _gap_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a gap in points with its interval, and the rows and rates behind it."""
+    gap, low, high = (100 * row[name] for name in ("gap", "low", "high"))
+    spec = rate_spec(row["rate"], row["expected"])
+    return [
+        f"  {gap:+.1f} [{low:+.1f}, {high:+.1f}]",
+        f"{row['n']:,}",
+        f"{row['rate']:{spec}}",
+        f"{row['expected']:{spec}}",
+    ]
+
+
+def _gap_table(last: list[str], cells: list[list[str]], most: int, where: str) -> list[str]:
+    header = ["  gap in points", "rows", "rate", "expected", *last]
+    more = len(cells) - most
+    return [*aligned([header, *cells[:most]]), *([f"  and {more:,} more: {where}"] if more > 0 else [])]
 
 
 def _bound(title: str, estimate: Estimate, spec: str) -> str:

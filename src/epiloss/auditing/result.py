@@ -151,6 +151,23 @@ class Audit(SavedAsJson):
         found: Segments = details.views[_SEGMENTS]
         return found
 
+    @property
+    def subgroup_gaps(self) -> Mapping[str, Table]:
+        """Of each column of subgroups, a table of its values: rate, rate at equal scores, and the gap.
+
+        Empty where there is more than one score a row, or the rows were not kept.
+        """
+        from epiloss.segments.subgroups import subgroup_gaps
+
+        details = self.details
+        if details is None or len(details.evaluations) > 1 or self.task == "joint":
+            return {}
+        problem = details.evaluations[0].problem
+        return {
+            name: subgroup_gaps(problem, groups, level=self.confidence_level)
+            for name, groups in details.problem.subgroups.items()
+        }
+
     def segments_by(self, columns: Any) -> Segments:
         """Return segments told by other columns than the features, texts by their words.
 

@@ -16,7 +16,12 @@ from epiloss.auditing.result import Audit
 from epiloss.auditing.summary import summarise
 from epiloss.calibration.curves import CurveFitter
 from epiloss.errors import DataError, OptionError
-from epiloss.estimation.crossfit.run import crossfit, crossfit_recalibrated
+from epiloss.estimation.crossfit.bound import CrossfitBound
+from epiloss.estimation.crossfit.run import (
+    crossfit,
+    crossfit_recalibrated,
+    with_subgroups_as_feature,
+)
 from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import evaluate, evaluate_recalibrated
 from epiloss.estimation.repeated_labels import read_ratings
@@ -231,7 +236,7 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
         stage("learning and evaluating regions")
         evaluations = [evaluate(one, options) for one in binaries]
         stage("learning without bins")
-        bounds = [crossfit(one, options) for one in binaries] if options.without_bins else []
+        bounds = _without_bins(binaries, options) if options.without_bins else []
         by_subgroup = {
             name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))
             for name in problem.subgroups
@@ -239,9 +244,19 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
         return summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
 
 
+def _without_bins(
+    binaries: Sequence[BinaryProblem],
+    options: Options,
+    estimate: Callable[[BinaryProblem, Options], CrossfitBound | None] = crossfit,
+) -> list[CrossfitBound | None]:
+    """Return the estimates without bins; twins also learn from subgroups that are given."""
+    if options.method == "twin":
+        binaries = [with_subgroups_as_feature(one) for one in binaries]
+    return [estimate(one, options) for one in binaries]
+
+
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:
     """Evaluate the scores recalibrated."""
     again = [evaluate_recalibrated(one, options) for one in binaries]
-    crossfits = binaries if options.without_bins else []
-    bounds = [crossfit_recalibrated(one, options) for one in crossfits]
+    bounds = _without_bins(binaries, options, crossfit_recalibrated) if options.without_bins else []
     return summarise(problem, options, again, bounds, None)

@@ -1,28 +1,21 @@
-"""The audit in one sentence: fine as it is, recalibrate, repair by region, or too little data to tell.
+"""The audit in one sentence: what to do, how large the loss is, and where it is largest.
 
-A loss matters if it is at least ``tolerance`` times the score of knowing nothing but the base rate:
-by default 1%, which for a balanced binary task and the Brier score is 0.0025, or probabilities that
-are off by 5 points. A loss is *there* if its test, or its interval, tells it from 0; *large* if it
-is there and its estimate matters; and *too small* if its interval lies below what matters. The
-grouping loss is estimated with and without bins, and either may miss what the other finds. It is
-large if the one that leads is, or if the interval of what the regions explain lies above what
-matters, with p <= 0.025. It is too small only if both intervals lie below what matters, and there
-are rows enough to learn from. All else is unclear. By the log-loss the number without bins decides
-alone, where there is one, as regions explain too much of rare outcomes; where there is none,
-regions need two of the rarer labels each. With the grouping loss first, as recalibration cannot
-undo it:
+Two questions are answered apart. *Is a loss there?* The calibration loss is there if its interval lies
+above 0, the grouping loss if its test rejects at 5%. *Does it matter?* The sum of both is held against
+``tolerance`` times the score of always predicting the base rate: by default 1%, which for a balanced
+binary task and the Brier score is 0.0025, or probabilities that are off by 5 points.
 
-========================  ========================  ===================================
-grouping loss             calibration loss          verdict
-========================  ========================  ===================================
-large                     any                       repair by region, or retrain
-too small                 large                     recalibrate
-too small                 too small                 fine as it is
-unclear                   large                     recalibrate; the rest needs more rows
-not looked for            too small                 right on average; pass features to tell more
-not tested                too small                 right on average; no groups of enough rows
-otherwise                                           too little data to tell
-========================  ========================  ===================================
+==================================================================  ================================
+the sum of both losses                                              verdict
+==================================================================  ================================
+matters, and is surely at least 0.7 times what matters              recalibrate, repair, or both
+is surely below what matters, on rows enough to learn from          fine; small, if a loss is there
+neither, and a loss is there                                        borderline
+neither, and none is found                                          too little data to tell
+==================================================================  ================================
+
+"Surely" is the one-sided 95% limit. To be acted on, a part of the sum must be there, and be half of what
+matters; the larger part is named first. Without features the calibration loss decides alone.
 """
 
 from __future__ import annotations
@@ -31,22 +24,26 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
+from scipy.special import ndtri
 
 from epiloss.errors import printable
-from epiloss.estimate import Estimate
+from epiloss.estimate import Estimate, percent
+from epiloss.estimation.inference import normal_estimate
 from epiloss.input.problem import RegionSource
-from epiloss.number_format import digits_of, loss_spec, rate_spec
+from epiloss.number_format import loss_spec
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
-    from epiloss.table import Table
 
-_MOST_FACTOR, _FEW_ROWS = 1e4, 100
+FINE, SMALL, BORDERLINE, UNCLEAR = "fine", "small", "borderline", "unclear"
+RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate and repair"
+_SURELY, _PART = 0.7, 0.5  # of what matters: what a loss to act on surely is, and a part of it
+_LEVEL = 0.05
+_ONE_SIDED = float(ndtri(1 - _LEVEL))
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
+_MOST_FACTOR, _FEW_ROWS = 1e4, 100
 LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
-_SURE = 0.025  # the p-value of the bound that does not lead, as it is a second chance to find a loss
-FINE, RECALIBRATE, REPAIR, UNCLEAR = "fine", "recalibrate", "repair", "unclear"
+_NAMES = {"brier": "Brier score", "log": "log-loss"}
 
 
 @dataclass(frozen=True)
@@ -65,204 +62,281 @@ class Verdict:
 def verdict(audit: Audit) -> Verdict:
     """Return the verdict on an audit by the table above."""
     matters = audit.options["tolerance"] * audit.uninformed
-    grouping, bound = _grouping(audit, matters)
-    calibration = _state(audit.calibration_loss, matters)
-    off = _points(bound, audit)
-    if grouping == "large":
-        also = " (and recalibrate)" if calibration == "large" else ""
-        return Verdict(
-            REPAIR,
-            f"Repair by region or retrain{also}: {off} even where the scores are right on average"
-            f"{_worst(audit.worst_regions(2))}.",
-            matters,
+    told = _Telling(audit, matters)
+    if told.is_vacuous:
+        return Verdict(UNCLEAR, told.vacuous(), matters)
+    if told.acts:
+        kind = told.kind()
+        return Verdict(kind, told.to_do(kind), matters)
+    if told.is_below:
+        if told.is_blind or told.is_untested:
+            return Verdict(UNCLEAR, told.right_on_average(), matters)
+        if told.is_there:
+            return Verdict(SMALL, told.small(), matters)
+        return Verdict(FINE, told.fine(), matters)
+    if told.is_there:
+        return Verdict(BORDERLINE, told.borderline(), matters)
+    rows = told.rows_needed()
+    return Verdict(UNCLEAR, told.unclear(rows), matters, rows)
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """What is known of an audit's losses, and how it is said."""
+
+    audit: Audit
+    matters: float
+
+    @property
+    def total(self) -> Estimate:
+        """The sum of calibration and grouping loss, with its standard error."""
+        audit = self.audit
+        calibration, grouping = audit.calibration_loss, audit.grouping_loss
+        if self.is_blind:
+            return calibration
+        value, parts = calibration.value + grouping.value, audit.influence
+        if {"calibration_loss", "grouping_loss"} <= parts.keys():
+            stderr = (parts["calibration_loss"] + parts["grouping_loss"]).stderr()
+        elif calibration.stderr is None or grouping.stderr is None:
+            return Estimate(value)
+        else:
+            stderr = math.hypot(calibration.stderr, grouping.stderr)
+        return normal_estimate(value, stderr, audit.confidence_level)
+
+    @property
+    def low(self) -> float:
+        """What the sum surely is at least; itself where its error is not known."""
+        return self.total.value - _ONE_SIDED * (self.total.stderr or 0.0)
+
+    @property
+    def high(self) -> float:
+        """What the sum surely is at most; without end where its error is not known."""
+        stderr = self.total.stderr
+        return math.inf if stderr is None else self.total.value + _ONE_SIDED * stderr
+
+    @property
+    def is_blind(self) -> bool:
+        return self.audit.region_source is RegionSource.NONE and self.audit.irreducible_loss is None
+
+    @property
+    def is_untested(self) -> bool:
+        """Whether no level set was split, and nothing was learned without bins either."""
+        audit = self.audit
+        split = len(audit.level_sets) and bool((audit.level_sets["n_regions"] > 1).any())
+        return not split and audit.without_bins is None and audit.irreducible_loss is None
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether a bound by regions lies wholly below 0, and so tells nothing of the grouping loss."""
+        loss = self.audit.grouping_loss
+        by_regions = self.audit.without_bins is None and self.audit.irreducible_loss is None
+        below = loss.high is not None and loss.high < 0
+        few = by_regions and _labels_per_region(self.audit) < LABELS_PER_REGION
+        return not self.is_blind and ((by_regions and below) or few)
+
+    @property
+    def acts(self) -> bool:
+        return self.total.value >= self.matters and self.low >= _SURELY * self.matters
+
+    @property
+    def is_below(self) -> bool:
+        return self.high < self.matters and self.audit.n_samples >= self._enough_to_learn()
+
+    @property
+    def is_there(self) -> bool:
+        return _is_there(self.audit.calibration_loss) or self._grouping_is_there
+
+    @property
+    def _grouping_is_there(self) -> bool:
+        return not self.is_blind and _is_there(self.audit.grouping_loss)
+
+    def _enough_to_learn(self) -> float:
+        """Return from how many rows a loss that matters is mostly learned; known groups need none."""
+        learned = self.audit.region_source is RegionSource.LEARNED
+        if not learned or not self.matters > 0 or self.audit.irreducible_loss is not None:
+            return 0.0
+        return _LEARNED * self.audit.score.value / self.matters
+
+    def kind(self) -> str:
+        """Return what to do: about each part that counts, or about the larger one."""
+        calibration, grouping = self.audit.calibration_loss, self.audit.grouping_loss
+        least = _PART * self.matters
+        recalibrate = _is_there(calibration) and calibration.value >= least
+        repair = self._grouping_is_there and grouping.value >= least
+        if recalibrate == repair and not self.is_blind:
+            return BOTH if repair else RECALIBRATE if calibration.value >= grouping.value else REPAIR
+        return REPAIR if repair else RECALIBRATE
+
+    def to_do(self, kind: str) -> str:
+        on_average = f"the scores are off on average by {self._size(self.audit.calibration_loss)}"
+        if math.isinf(self.audit.calibration_loss.value):
+            on_average = "the score is infinite, as what was given probability 0 has happened"
+        grouping = self._size(self.audit.grouping_loss)
+        at_equal = f"at equal scores, probabilities are off by {self._at_least}{grouping}"
+        if kind == REPAIR:
+            return f"Repair or retrain: {at_equal}.{self._where()}"
+        if kind == RECALIBRATE:
+            return f"Recalibrate: {on_average}. {self._beyond()}"
+        if self.audit.calibration_loss.value >= self.audit.grouping_loss.value:
+            return f"Recalibrate and repair: {on_average}; {at_equal}.{self._where()}"
+        return f"Repair and recalibrate: {at_equal}; {on_average}.{self._where()}"
+
+    def _beyond(self) -> str:
+        """Say what is known of the grouping loss, where the calibration loss is to be mended."""
+        if self.is_blind:
+            return "Pass features or subgroups to search for groups that stay wrong after that."
+        high = self.audit.grouping_loss.high
+        if high is not None and high < self.matters:
+            return f"What stays wrong after that is too small to matter, as far as {self._seen_by} show."
+        return "Whether groups of rows stay wrong after that needs more rows to tell."
+
+    def fine(self) -> str:
+        return (
+            f"Fine: as far as {self._seen_by} show, probabilities are off by at most "
+            f"{self._amount(self.high)}{self._measure}; {self._amount(self.matters)} would matter."
         )
-    if calibration == "large":
-        rest = (
-            f"that is all that {_seen_by(audit)} show"
-            if grouping == "small"
-            else "whether groups of rows are then still misjudged needs more rows to tell"
+
+    def small(self) -> str:
+        return (
+            f"Small: a loss is there{self._evidence()}, but probabilities are off by only "
+            f"{self._size(self.total)}; {self._amount(self.matters)} would matter.{self._where()}"
         )
-        return Verdict(
-            RECALIBRATE,
-            f"Recalibrate: {_points(audit.calibration_loss, audit)} by scores that are wrong on "
-            f"average; {rest}.",
-            matters,
-            None if grouping == "small" else _rows_needed(audit, grouping, calibration, matters),
+
+    def borderline(self) -> str:
+        return (
+            f"Borderline: a loss is there{self._evidence()}; probabilities are off by "
+            f"{self._at_least}{self._size(self.total)}, and {self._amount(self.matters)} would matter."
+            f"{self._where()}"
         )
-    if grouping == calibration == "small":
-        return Verdict(
-            FINE,
-            f"Fine as it is: as far as {_seen_by(audit)} can show, what the probabilities are off by is "
-            "too small to matter.",
-            matters,
+
+    def unclear(self, rows: int | None) -> str:
+        wanted = "" if rows is None else f" About {rows:,} rows would tell."
+        most = ""
+        if math.isfinite(self.high):
+            most = (
+                f": probabilities may be off by up to {self._amount(self.high)}{self._measure}, and "
+                f"{self._amount(self.matters)} would matter"
+            )
+        return f"Too little data to tell{most}.{wanted}"
+
+    def right_on_average(self) -> str:
+        if self.is_blind:
+            more = "Pass features or subgroups to search for groups that the model gets wrong."
+        else:
+            more = "Groups were not tested: no level set has two groups of enough rows to compare."
+        return f"Right on average. {more}"
+
+    def vacuous(self) -> str:
+        """Say that the regions cannot tell, and what can."""
+        if _labels_per_region(self.audit) < LABELS_PER_REGION:
+            why = "the regions hold too few of the rarer outcome"
+            remedy = "Use method='twin', or larger regions"
+        else:
+            why = "binning alone induces more than the regions explain"
+            remedy = (
+                "Use method='twin', or more rows" if self._can_learn else "Use fewer, larger subgroups"
+            )
+        return f"The grouping loss cannot be told this way: {why}. {remedy}."
+
+    @property
+    def _can_learn(self) -> bool:
+        return self.audit.region_source is RegionSource.LEARNED
+
+    @property
+    def _seen_by(self) -> str:
+        subgroups = self.audit.region_source is RegionSource.SUBGROUPS
+        return "these subgroups" if subgroups else "these features"
+
+    @property
+    def _at_least(self) -> str:
+        return "at least " if self.audit.is_bound and not self.is_blind else ""
+
+    def _evidence(self) -> str:
+        pvalue = self.audit.grouping_loss.pvalue
+        return f" (p = {pvalue:.2g})" if self._grouping_is_there and pvalue is not None else ""
+
+    @property
+    def _in_points(self) -> bool:
+        """Whether a loss is the mean square of an error of probabilities."""
+        return self.audit.rule == "brier" and self.audit.task in ("binary", "top-label")
+
+    @property
+    def _measure(self) -> str:
+        return " (root mean square)" if self._in_points else ""
+
+    def _amount(self, loss: float) -> str:
+        """Say a loss in words: for the Brier score its root is an error of probabilities."""
+        if self._in_points:
+            return f"{_points(loss)} points"
+        rule = _NAMES.get(self.audit.rule, "score")
+        return f"{max(loss, 0.0):{loss_spec(self.audit.score.value, least=4)}} of the {rule}"
+
+    def _size(self, loss: Estimate) -> str:
+        """Say a loss with its interval."""
+        text = self._amount(loss.value)
+        if loss.low is None or loss.high is None or not math.isfinite(loss.high):
+            return text + self._measure
+        level = percent(self.audit.confidence_level)
+        if self._in_points:
+            ends = f"{_points(loss.low)} to {_points(loss.high)}"
+            return f"{text} (root mean square; {level} interval {ends})"
+        spec = loss_spec(self.audit.score.value, least=4)
+        return f"{text} ({level} interval {max(loss.low, 0.0):{spec}} to {loss.high:{spec}})"
+
+    def _where(self) -> str:
+        """Name the first segment, where there is one."""
+        if self.audit.region_source is not RegionSource.LEARNED or self.audit.details is None:
+            return ""
+        segments = self.audit.segments
+        if not len(segments):
+            return ""
+        first = segments[0]
+        gap, low, high = (100 * abs(one) for one in (first.gap, first.low, first.high))
+        low, high = min(low, high), max(low, high)
+        return (
+            f" Most of all where {printable(first.description)}: {first.n:,} rows, {first.direction} by "
+            f"{gap:.1f} points ({low:.1f} to {high:.1f})."
         )
-    if calibration == "small" and _untested(audit):
-        why = (
-            "more cannot be told: pass features or subgroups to search for groups that the model gets "
-            "wrong"
-            if audit.region_source is RegionSource.NONE
-            else "more was not tested: no level set has two groups of enough rows to compare"
-        )
-        return Verdict(UNCLEAR, f"Right on average, and {why}.", matters)
-    return _unclear(audit, grouping, calibration, matters)
+
+    def rows_needed(self) -> int | None:
+        """Return how many rows would end what is unclear, were the losses what they seem to be."""
+        n, loss, matters = self.audit.n_samples, self.total, self.matters
+        if self.is_untested or n < _FEW_ROWS or not loss.stderr:
+            return None  # from so little, no number is worth telling
+        distance = loss.value - _SURELY * matters if loss.value >= matters else matters - loss.value
+        distance = max(distance, min(loss.stderr, matters / 4))
+        factor = max((_ONE_SIDED * loss.stderr / distance) ** 2, self._enough_to_learn() / n, 1.0)
+        if not factor <= _MOST_FACTOR:
+            return None
+        needed = 1.2 * factor * n  # a little more, for chance
+        step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
+        return int(math.ceil(needed / step) * step)
 
 
-def _unclear(audit: Audit, grouping: str, calibration: str, matters: float) -> Verdict:
-    """Return that there is too little data, and how much would tell."""
-    rows = _rows_needed(audit, grouping, calibration, matters)
-    wanted = "" if rows is None else f"; about {rows:,} rows would tell"
-    return Verdict(
-        UNCLEAR,
-        f"Too little data to tell whether the probabilities are off by enough to matter{wanted}.",
-        matters,
-        rows,
-    )
+def _is_there(loss: Estimate) -> bool:
+    """Tell whether a loss is told from 0: by its test or, where there is none, by its interval."""
+    if loss.pvalue is not None:
+        return loss.pvalue <= _LEVEL
+    return loss.low is not None and loss.low > 0
 
 
-def _grouping(audit: Audit, matters: float) -> tuple[str, Estimate]:
-    """Return the state of the grouping loss, and the bound that decides on it."""
-    state, regions = _state(audit.grouping_loss, matters), audit.partition_bound
-    if _labels_per_region(audit) < LABELS_PER_REGION:
-        return "unclear", audit.grouping_loss
-    if state == "large" or _measured(audit):
-        return state, audit.grouping_loss
-    few = audit.n_samples < _learnable_from(audit, matters)
-    if few or _untested(audit):
-        state = "unclear"
-    if _leads_alone(audit):
-        return state, audit.grouping_loss
-    sure = regions.pvalue is not None and regions.pvalue <= _SURE
-    if sure and regions.low is not None and regions.low >= matters:
-        return "large", regions
-    return "unclear" if _may_exceed(regions, matters) else state, audit.grouping_loss
+def _points(loss: float) -> str:
+    """Return the root of a mean square of errors, in points.
 
-
-def _seen_by(audit: Audit) -> str:
-    """Name what regions were looked for in."""
-    return "these subgroups" if audit.region_source is RegionSource.SUBGROUPS else "these features"
-
-
-def _measured(audit: Audit) -> bool:
-    """Tell whether several labels a row have measured the grouping loss, of which there is no bound."""
-    return audit.irreducible_loss is not None
-
-
-def _leads_alone(audit: Audit) -> bool:
-    """Tell whether one number decides: by the log-loss regions with few labels explain too much."""
-    return _measured(audit) or (audit.rule == "log" and audit.without_bins is not None)
+    Examples
+    --------
+    >>> _points(0.0064), _points(0.0000004), _points(-0.001)
+    ('8.0', '0.06', '0')
+    """
+    points = 100 * math.sqrt(max(loss, 0.0))
+    return format(points, ".1f" if points >= 1 else ".1g")
 
 
 def _labels_per_region(audit: Audit) -> float:
     """Return how many of the rarer labels regions hold on average, where the log-loss rests on them."""
-    if audit.rule != "log" or audit.without_bins is not None or _measured(audit):
+    measured = audit.irreducible_loss is not None
+    if audit.rule != "log" or audit.without_bins is not None or measured or not len(audit.regions):
         return math.inf
     regions = audit.regions
-    if not len(regions):
-        return math.inf
     ones, n = float(regions["n"] @ regions["label_mean"]), float(regions["n"].sum())
     return min(ones, n - ones) / len(regions)
-
-
-def _may_exceed(loss: Estimate, matters: float) -> bool:
-    return loss.high is not None and loss.high >= matters
-
-
-def _learnable_from(audit: Audit, matters: float) -> float:
-    """Return from how many rows a loss that matters is learned, most often; known groups need none."""
-    learned = audit.region_source is RegionSource.LEARNED
-    return 0.0 if not learned or not matters > 0 else _LEARNED * audit.score.value / matters
-
-
-def _untested(audit: Audit) -> bool:
-    """Tell whether no level set was split, and nothing without bins was found either."""
-    split = len(audit.level_sets) and bool((audit.level_sets["n_regions"] > 1).any())
-    return not split and audit.without_bins is None and audit.irreducible_loss is None
-
-
-def _state(loss: Estimate, matters: float) -> str:
-    """Return whether a loss is large, small, or unclear by its interval."""
-    if loss.low is None or loss.high is None:
-        return "large" if loss.value >= matters else "unclear"
-    if loss.high < matters:
-        return "small"
-    is_there = loss.low > 0 if loss.pvalue is None else loss.pvalue <= 0.05
-    return "large" if is_there and loss.value >= matters else "unclear"
-
-
-def _rows_needed(audit: Audit, grouping: str, calibration: str, matters: float) -> int | None:
-    """Return how many rows would end what is unclear, were the losses what they seem to be."""
-    needs = []
-    if grouping == "unclear":
-        needs += _grouping_needs(audit, matters)
-    if calibration == "unclear":
-        needs.append(_times_the_rows(audit.calibration_loss, matters))
-    factor = max([1.0, *needs])
-    if not factor <= _MOST_FACTOR or audit.n_samples < _FEW_ROWS:
-        return None  # from so little, no number is worth telling
-    needed = 1.2 * factor * audit.n_samples  # a little more, for chance
-    step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
-    return int(math.ceil(needed / step) * step)
-
-
-def _grouping_needs(audit: Audit, matters: float) -> list[float]:
-    """Return how many times the rows each of what leaves the grouping loss unclear would need."""
-    leading, regions = audit.grouping_loss, audit.partition_bound
-    needs = [_learnable_from(audit, matters) / audit.n_samples]
-    by_regions = leading.value < matters and not _leads_alone(audit) and _may_exceed(regions, matters)
-    if by_regions:
-        needs.append(_times_the_rows(regions, matters, least=matters))
-    if _labels_per_region(audit) < LABELS_PER_REGION:
-        needs.append(LABELS_ENOUGH / max(_labels_per_region(audit), 1e-9))
-    # where the regions are to find that it matters, the bound that leads need not
-    if _state(leading, matters) == "unclear" and not (by_regions and regions.value >= matters):
-        needs.append(_times_the_rows(leading, matters))
-    return [math.inf] if _untested(audit) else needs
-
-
-def _times_the_rows(loss: Estimate, matters: float, least: float = 0.0) -> float:
-    """Return how many times the rows put the interval above ``least``, or below what matters.
-
-    It must lie above where the estimate matters, and below where it does not; one that is very near
-    to what matters is taken to be a standard error, or a quarter of what matters, away from it.
-    """
-    if loss.stderr is None or not loss.stderr > 0:
-        return math.inf
-    distance = loss.value - least if loss.value >= matters else matters - loss.value
-    distance = max(distance, min(loss.stderr, matters / 4))
-    return (2 * loss.stderr / distance) ** 2 if distance > 0 else math.inf
-
-
-def _points(loss: Estimate, audit: Audit) -> str:
-    """Say a loss in words: for the Brier score its root is an error of probabilities."""
-    value = max(loss.value, 0.0)
-    if math.isinf(value):
-        return "the score is infinite"
-    if audit.rule == "brier" and audit.task in ("binary", "top-label"):
-        points = 100 * math.sqrt(value)
-        shown = format(points, ".0f" if points >= 1 else ".1g")
-        return f"probabilities are off by {shown} points (root mean square)"
-    return f"{value:{loss_spec(audit.score.value, least=4)}} of the score is lost"
-
-
-def _worst(table: Table) -> str:
-    """Name the worst regions, where they can be told from noise."""
-    told = np.flatnonzero(table["pvalue_adjusted"] <= 0.05)
-    if not len(told) or "rule" not in table:
-        return ""
-    columns = (table["rule"], table["score_mean"], table["label_mean"], table["expected"])
-    parts = [
-        f"{printable(str(rule))} ({_rates(score, rate, expected)})"
-        for rule, score, rate, expected in zip(*(column[told] for column in columns), strict=True)
-    ]
-    return ", worst where " + "; and where ".join(parts)
-
-
-def _rates(score: float, rate: float, expected: float) -> str:
-    """Say how a region was scored and is, and how all such rows are where the score tells that wrong."""
-    digits = digits_of(rate_spec(rate, expected))
-    while digits < 5 and f"{rate:.{digits}f}" == f"{expected:.{digits}f}":
-        digits += 1
-    text = f"scored {score:.{digits}f}, in truth {rate:.{digits}f}"
-    if abs(score - expected) <= abs(rate - expected) / 2:
-        return text
-    return f"{text}, all with such scores {expected:.{digits}f}"

@@ -51,7 +51,9 @@ def repartitioned(result: Audit, partition: Any) -> Audit:
 def has_predictions(result: Audit) -> bool:
     """Tell whether every class has cross-fitted predictions of its rows."""
     details = result.details
-    return details is not None and len(details.predictions) == len(details.evaluations)
+    if details is None or details.problem.features is None:
+        return False
+    return len(details.predictions) == len(details.evaluations)
 
 
 def _by_partition(details: RowDetails, partition: Any) -> Audit:

@@ -78,7 +78,8 @@ class Influence:
 class RowTerms:
     """The losses of single rows, and their weights; rows are given by their number.
 
-    ``curve_noise`` is half the difference of the calibration losses by either curve of the pair.
+    ``curve_noise`` is half the difference of the calibration losses by either curve of the pair, and
+    ``bin_noise`` the part of it that all rows of a level set have in common.
     """
 
     rows: Codes
@@ -87,6 +88,7 @@ class RowTerms:
     calibration_loss: Floats
     grouping_loss: Floats
     curve_noise: Floats
+    bin_noise: Floats
 
     def contribution(self, name: str, n_rows: int) -> Floats:
         """Return the weighted deviation of each row from the mean, zero for rows not evaluated."""
@@ -137,7 +139,9 @@ def row_terms(
     if borrowed.any():
         gain = np.where(borrowed[level_set], means.of(gain)[level_set], gain)
     weight = np.ones(len(rows)) if weights is None else weights
-    return RowTerms(rows, weight, loss, calibration, gain, noise)
+    a, b = curves
+    common = means.of(a - b)[level_set] * ((a + b) / 2 - labels)
+    return RowTerms(rows, weight, loss, calibration, gain, noise, common)
 
 
 def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from epiloss._typing import Codes, Floats
 from epiloss.scoring import LogLoss, ScoringRule
 
 if TYPE_CHECKING:
     from epiloss.estimation.region_stats import RegionStats
+
+
+_MANY_LABELS = 30  # of the rarer kind in a region, whose debiased entropy is right
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class LevelSetLosses:
         "bias",
         "induced",
         "entropy",
+        "label_noise",
         "score_variance",
     )
 
@@ -76,6 +81,7 @@ class LevelSetLosses:
     bias: Floats
     induced: Floats
     entropy: Floats
+    label_noise: Floats  # the entropy that a label has by chance, where few show none of it
     score_variance: Floats
 
     @cached_property
@@ -147,6 +153,8 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
     within = 0.0 if exact else _within_bins(levels, rule, score_mean, label_mean)
     infinite = levels["n_infinite"] > 0
     most = 0.0 if several.all() else _most_entropy(rule)
+    debiased = _debiased_entropy(levels, rule)
+    by_curve = rule.entropy(_probability(_curve_mean(levels)))
     return LevelSetLosses(
         level_set=levels.level_set,
         n=levels.n,
@@ -163,7 +171,8 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
         bias=np.where(several, plugin - explained, 0.0),
         induced=_induced(levels, rule),
         # a single label tells nothing of its level set: then the most that it can be
-        entropy=np.where(several, _debiased_entropy(levels, rule), most),
+        entropy=np.where(several, debiased, most),
+        label_noise=np.where(several, np.maximum(debiased, by_curve), by_curve),
         score_variance=variance,
     )
 
@@ -175,6 +184,27 @@ def conservative_explained_loss(stats: RegionStats) -> float:
     below = _over_regions(stats, position, _conservative_entropy(stats, upper=True))
     explained = np.where(_several(levels), _conservative_entropy(levels, upper=False) - below, 0.0)
     return float(levels["weight"] @ explained / levels["weight"].sum())
+
+
+def entropy_bias(stats: RegionStats, rule: ScoringRule) -> float:
+    """Return what regions seem to explain where each has the rate of its level set.
+
+    That is by how much their entropies are too small: few labels of the rarer kind show less of it than
+    there is, also when debiased. Regions that are expected to have many of both have no such bias.
+    """
+    levels = stats.by_level_set()
+    rate = _probability(levels.mean("label"))[np.searchsorted(levels.level_set, stats.level_set)]
+    rarer, n = np.minimum(rate, 1 - rate), np.rint(stats.effective_n)
+    few = (n > 1) & (n * rarer < _MANY_LABELS) & (rarer > 0)
+    if not few.any():
+        return 0.0
+    ones, size, p = np.arange(4.0 * _MANY_LABELS), n[few, None], rarer[few, None]
+    ones = np.minimum(ones, size)
+    logarithm = gammaln(size + 1) - gammaln(ones + 1) - gammaln(size - ones + 1)
+    chance = np.exp(logarithm + ones * np.log(p) + (size - ones) * np.log1p(-p))
+    chance[:, 1:][ones[:, 1:] == ones[:, :-1]] = 0.0  # beyond the number of labels
+    lost = rule.entropy(rarer[few]) - (chance * rule.debiased_entropy(ones, size)).sum(axis=1)
+    return float(stats["weight"][few] @ lost / stats["weight"].sum())
 
 
 def _curve_mean(cells: RegionStats) -> Floats:

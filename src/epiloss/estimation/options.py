@@ -18,10 +18,11 @@ from epiloss._models import described
 from epiloss._random import RandomState, seed_of
 from epiloss._typing import Floats
 from epiloss.calibration.curves import CurveFitter, resolve_curve
-from epiloss.calibration.level_sets import checked_count
+from epiloss.calibration.level_sets import check_strategy, checked_bins, checked_count
 from epiloss.calibration.recalibrators import resolve_recalibrator
 from epiloss.errors import OptionError
 from epiloss.estimation.crossfit.learners import Learner, resolve_learner
+from epiloss.input.checks import TASKS
 from epiloss.input.problem import Reading
 from epiloss.partition import Partitioner, Tree, resolve_partition
 from epiloss.scoring import ScoringRule, resolve_rule
@@ -95,6 +96,10 @@ class Options:
         """Check the options of :func:`epiloss.audit`, and resolve short-hands into objects."""
         _check_choice("method", method, METHODS)
         _check_choice("adjust", adjust, ADJUSTMENTS)
+        if task is not None:
+            _check_choice("task", task, TASKS)
+        check_strategy(strategy)
+        checked_bins(n_bins)
         _check_share("split", split, "Use 0.5 to learn on half of the rows.")
         _check_share("confidence_level", confidence_level, "Use 0.95 for 95% intervals.")
         _check_share("tolerance", tolerance, "Use 0.01 for 1% of the base rate's score.")
@@ -112,7 +117,7 @@ class Options:
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
         resolve_recalibrator(recalibrate)  # a wrong option is told before any work
-        return cls(
+        options = cls(
             reading=Reading(task, pos_label, classes, drop_missing, logits),
             rule=resolve_rule(rule),
             method=method,
@@ -132,6 +137,9 @@ class Options:
             n_jobs=None if n_jobs is None else int(n_jobs),
             verbose=verbose,
         )
+        if task is not None:
+            options.check_task(task)
+        return options
 
     @property
     def swap(self) -> bool:
@@ -153,6 +161,15 @@ class Options:
                 "no recalibrate. Use task='classwise' for these."
             )
         checked_count(self.n_bins)
+
+    def check_rows(self, n_rows: int) -> None:
+        """Refuse more bins than rows; the default is for any number of them."""
+        n_bins = self.n_bins if isinstance(self.n_bins, int) else len(self.n_bins) - 1
+        if n_bins > max(n_rows, DEFAULTS["n_bins"]):
+            raise OptionError(
+                f"n_bins must be at most the number of rows in memory, {n_rows:,}, got {n_bins:,}. "
+                f"Use fewer: {DEFAULTS['n_bins']} is the default."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the options as plain values, to be shown and saved."""

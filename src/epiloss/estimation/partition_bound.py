@@ -14,14 +14,20 @@ from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import LevelSets, VectorLevelSets
 from epiloss.estimation.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
 from epiloss.estimation.learned import Placed, Scored, level_sets_of, scored_anew, scored_as_given
-from epiloss.estimation.losses import LevelSetLosses, RegionLosses, level_set_losses, region_losses
+from epiloss.estimation.losses import (
+    LevelSetLosses,
+    RegionLosses,
+    entropy_bias,
+    level_set_losses,
+    region_losses,
+)
 from epiloss.estimation.options import Options
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.estimation.splits import Fold, folds_of, split_folds
 from epiloss.input.tasks import BinaryProblem
 from epiloss.partition import pool_small_regions
 from epiloss.partition.base import Partition
-from epiloss.scoring import ScoringRule
+from epiloss.scoring import LogLoss, ScoringRule
 
 STEPS = 50  # of the histogram of scores
 
@@ -98,16 +104,36 @@ def evaluate_recalibrated(problem: BinaryProblem, options: Options) -> Evaluatio
     bins = level_sets_of(problem, options)
     splits = stream(options.seed, "splits")
     repeats = split_folds(problem, options, bins.assign(problem.scores), splits)
+    scored = [[scored_anew(problem, options, fold, curves) for fold in folds] for folds in repeats]
     results = [
-        [
-            _evaluate_fold(options, fold, scored_anew(problem, options, fold, curves), trees)
-            for fold in folds
-        ]
-        for folds in repeats
+        [_evaluate_fold(options, *pair, trees) for pair in zip(*both, strict=True)]
+        for both in zip(repeats, scored, strict=True)
     ]
     # each fold has scores of its own, so that none is measured together with another
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
-    return evaluation_of(problem, levels, results, bins.edges if options.strategy == "uniform" else None)
+    edges = bins.edges if options.strategy == "uniform" else None
+    found = evaluation_of(problem, levels, results, edges)
+    shared = float(np.mean([_shared_noise(problem, folds) for folds in scored]))
+    loss = found.influence["calibration_loss"]
+    loss = replace(loss, beyond=loss.beyond + shared)
+    return replace(found, influence={**found.influence, "calibration_loss": loss})
+
+
+def _shared_noise(problem: BinaryProblem, scored: Sequence[Scored]) -> float:
+    """Return the variance of what two halves share that are recalibrated by each other.
+
+    To first order the error of one's map meets the noise of the other's labels, the same product twice:
+    it does not average out, as rows would have it. The maps differ by both of their errors.
+    """
+    if len(scored) < 2:
+        return 0.0
+    a, b = (problem.rule.loss(one.problem.scores, problem.labels) for one in scored)
+    weight = np.ones(len(a)) if problem.weights is None else problem.weights
+    finite = np.isfinite(a) & np.isfinite(b)
+    difference = np.subtract(a, b, out=np.zeros(len(a)), where=finite)
+    difference -= np.average(difference, weights=weight)
+    influence = Influence(weight / weight.sum() * difference / np.sqrt(2))
+    return influence.by_cluster(problem.clusters).variance
 
 
 def evaluation_of(
@@ -124,6 +150,9 @@ def evaluation_of(
     evaluated = np.zeros(len(problem.scores), bool)
     for fold in folds:
         evaluated[fold.terms.rows] = True
+    influence = influence_of_rows(
+        levels, repeats, len(problem.scores), len(folds), problem.clusters, bounded=problem.rule.bounded
+    )
     return Evaluation(
         problem,
         levels,
@@ -131,14 +160,7 @@ def evaluation_of(
         [fold.joined for fold in folds],
         edges,
         int(np.count_nonzero(evaluated)),
-        influence_of_rows(
-            levels,
-            repeats,
-            len(problem.scores),
-            len(folds),
-            problem.clusters,
-            bounded=problem.rule.bounded,
-        ),
+        _with_entropy_bias(influence, folds, problem.rule),
         [fold.regions for fold in folds],
         np.sum([fold.histogram for fold in folds], axis=0) / n_repeats,
         len(problem.labels),
@@ -162,11 +184,15 @@ def influence_of_rows(
         return parts[0] if len(parts) == 1 else np.asarray(np.mean(parts, axis=0), float)
 
     # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
-    mean_noise = 2 * (levels.share * levels.entropy / levels.effective_n) ** 2
+    mean_noise = 2 * (levels.share * levels.label_noise / levels.effective_n) ** 2
     noise = float(mean_noise.sum())
-    curve_noise = Influence(of("curve_noise")).by_cluster(clusters).variance
+    curve_noise, bin_noise = (
+        Influence(of(name)).by_cluster(clusters).variance for name in ("curve_noise", "bin_noise")
+    )
+    # rows show the noise of the curve, of which the part that level sets have in common is not used;
     # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
-    shown = (noise - curve_noise, noise) if bounded else (0.0, curve_noise)
+    inside = max(curve_noise - bin_noise, 0.0)
+    shown = (noise - bin_noise, noise + inside) if bounded else (0.0, curve_noise)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
     # are compared with rates that they have a part in, and with a line in each level set of each
     # fold. Where there is something to learn the halves learn it from each other, and the excess
@@ -184,6 +210,17 @@ def influence_of_rows(
         "calibration_loss": Influence(of("calibration_loss"), *shown),
         "grouping_loss": Influence(of("grouping_loss"), -excess, least),
     }
+
+
+def _with_entropy_bias(
+    influence: Mapping[str, Influence], folds: Sequence[FoldResult], rule: ScoringRule
+) -> Mapping[str, Influence]:
+    """Return the influence with the bias that the log-loss has in regions of few labels, as an error."""
+    if not isinstance(rule, LogLoss):
+        return influence
+    bias = max(float(np.mean([entropy_bias(one.stats, rule) for one in folds])), 0.0)
+    loss = influence["grouping_loss"]
+    return {**influence, "grouping_loss": replace(loss, beyond=loss.beyond + bias**2)}
 
 
 def _evaluate_fold(

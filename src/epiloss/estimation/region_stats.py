@@ -17,6 +17,7 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.layout import blocks
 from epiloss._kernels.reference import LIMB
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.clusters import ClusterParts
 from epiloss.errors import DataError, OptionError
 from epiloss.scoring import Brier, ScoringRule
 
@@ -37,7 +38,9 @@ FIELDS = (
     "curve_a",
     "curve_b",
     "curve_entropy",  # of the pair of curves, free of their noise
+    "level_weight_sq",  # squared weights as they are where a level set is one region
 )
+_ADDED = FIELDS[:-1]  # row by row; the last differs from ``weight_sq`` in clusters alone
 INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
 
 
@@ -84,19 +87,26 @@ class RegionStats:
         """Add up rows, and tell which cell each is in, by its place among the cells.
 
         ``curves`` are two independent estimates of each row's calibrated score. Weights must lie in
-        [0, 1]: scale them first. Rows of one cell and one cluster count as one.
+        [0, 1]: scale them first. Rows of one cell and one cluster count as far as their labels do not
+        depend on each other.
         """
         n_regions = int(region.max(initial=0)) + 1
         cell = level_set * n_regions
         cell += region
         cell, code = _compress(cell)
-        weight_sq = None
+        weight_sq = level_weight_sq = None
         if clusters is not None:
-            weight = np.ones(len(code)) if weights is None else weights
-            weight_sq = weight * cluster_weight(code, clusters, weight)
+            levels = ClusterParts.of(level_set, clusters, weights)
+            correlation = levels.correlation(_residuals(labels, curves, level_set, weights))
+            level_weight_sq = levels.squares(correlation)
+            weight_sq = ClusterParts.of(code, clusters, weights).squares(correlation)
         sums = _zeros(len(cell), rule)
         own = _add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
-        return cls(cell // n_regions, cell % n_regions, carried(sums[:, own]), plan), code
+        sums = _with_levels(sums, own)
+        if level_weight_sq is not None:
+            sums[:, -1] = 0
+            _add_up(code, level_weight_sq, sums[:, -1])
+        return cls(cell // n_regions, cell % n_regions, carried(sums), plan), code
 
     @classmethod
     def empty(cls, plan: tuple[str, str] = ("", "")) -> RegionStats:
@@ -195,7 +205,9 @@ class RegionStats:
     @cached_property
     def _levels(self) -> RegionStats:
         whole = self.relabel(np.zeros_like(self.region))
-        return replace(whole, plan=(self.plan[0], ""))
+        sums = whole.sums.copy()
+        sums[:, FIELDS.index("weight_sq")] = sums[:, FIELDS.index("level_weight_sq")]
+        return replace(whole, sums=sums, plan=(self.plan[0], ""))
 
     def _gathered(self) -> RegionStats:
         n_regions = int(self.region.max(initial=0)) + 1
@@ -213,7 +225,7 @@ class RegionSums:
         self._rule = rule
         self._n_level_sets, self._n_regions = n_level_sets, 1
         self._sums = _zeros(n_level_sets, rule)
-        self._own = list(range(len(FIELDS)))
+        self._own = list(range(len(_ADDED)))
 
     def add(
         self,
@@ -241,7 +253,7 @@ class RegionSums:
     def stats(self, plan: tuple[str, str] = ("", "")) -> RegionStats:
         """Return the sums of the cells that have rows."""
         cell = np.flatnonzero(self._sums[0, 0] | self._sums[1, 0])
-        sums = carried(self._sums[:, self._own][:, :, cell])
+        sums = carried(_with_levels(self._sums, self._own)[:, :, cell])
         return RegionStats(cell // self._n_regions, cell % self._n_regions, sums, plan)
 
 
@@ -257,18 +269,34 @@ def _add_rows(
 ) -> list[int]:
     """Add rows to the sums of their cells; return for each field the one that holds its sum."""
     a, b = (scores, scores) if curves is None else curves
-    own = {name: name for name in FIELDS}
+    own = {name: name for name in _ADDED}
     if type(rule) is Brier:
         both = _weights_and_squares(len(code), weights, weight_sq)
         if kernel().add_brier(code, labels, scores, (a, b), *both, sums):
-            return [0, 0, 0, *range(3, len(FIELDS))] if both[0] is None else list(range(len(FIELDS)))
+            return [0, 0, 0, *range(3, len(_ADDED))] if both[0] is None else list(range(len(_ADDED)))
     for some in blocks(len(code), least=kernel().ROWS_PER_CELL * sums.shape[2]):
         w, squares = (None if one is None else one[some] for one in (weights, weight_sq))
         values = _row_values(rule, labels[some], scores[some], w, squares, a[some], b[some])
         own = _own_fields(values)
         for name in sorted(set(own.values()) & set(values)):
             _add_up(code[some], values[name], sums[:, FIELDS.index(name)])
-    return [FIELDS.index(own[name]) for name in FIELDS]
+    return [FIELDS.index(own[name]) for name in _ADDED]
+
+
+def _with_levels(sums: NDArray[np.int64], own: list[int]) -> NDArray[np.int64]:
+    """Return all fields: those that were added, each from its own sum, and the one for level sets."""
+    return sums[:, [*own, own[FIELDS.index("weight_sq")]]]
+
+
+def _residuals(
+    labels: Floats, curves: tuple[Floats, Floats] | None, level_set: Codes, weights: Floats | None
+) -> Floats:
+    """Return labels less the curve, or less the mean of their level set where there is none."""
+    if curves is not None:
+        return labels - (curves[0] + curves[1]) / 2
+    total = np.bincount(level_set, weights)
+    ones = np.bincount(level_set, labels if weights is None else weights * labels)
+    return labels - (ones / np.where(total > 0, total, 1.0))[level_set]
 
 
 def _weights_and_squares(
@@ -330,13 +358,12 @@ def _expected(rule: ScoringRule, scores: Floats, labels: Floats, loss: Floats, c
 def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
     """Return for each field the one that is added up in its place: equal values are one array."""
     first: dict[int, str] = {}
-    return {name: first.setdefault(id(values.get(name, name)), name) for name in FIELDS}
+    return {name: first.setdefault(id(values.get(name, name)), name) for name in _ADDED}
 
 
 def cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
     """Return for each row the weight of its cluster in its cell."""
-    pair = np.unique(code * (int(clusters.max()) + 1) + clusters, return_inverse=True)[1]
-    return np.bincount(pair, weight).astype(float)[pair]
+    return ClusterParts.of(code, clusters, weight).total
 
 
 def _compress(codes: Codes) -> tuple[Codes, Codes]:
@@ -363,8 +390,8 @@ def _zeros(n_cells: int, rule: ScoringRule) -> NDArray[np.int64]:
     In memory those of a cell lie side by side if all are added at once, else those of a field.
     """
     if type(rule) is Brier:
-        return np.zeros((n_cells, 2, len(FIELDS)), np.int64).transpose(1, 2, 0)
-    return np.zeros((2, len(FIELDS), n_cells), np.int64)
+        return np.zeros((n_cells, 2, len(_ADDED)), np.int64).transpose(1, 2, 0)
+    return np.zeros((2, len(_ADDED), n_cells), np.int64)
 
 
 def carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -21,8 +21,8 @@ from epiloss.errors import DataError, OptionError
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
-from epiloss.input.features import is_missing, unmasked
 from epiloss.input.problem import Problem
+from epiloss.input.values import is_missing, plain_array
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Ratings:
 
 def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     """Return the ratings where labels are repeated: several columns of them for one score."""
-    values = np.asarray(unmasked(y_true))
-    one_score = np.ndim(y_prob) == 1 or (np.ndim(y_prob) == 2 and np.shape(y_prob)[1] == 1)
+    values, scores = plain_array(y_true, "y_true"), plain_array(y_prob, "y_prob")
+    one_score = scores.ndim == 1 or (scores.ndim == 2 and scores.shape[1] == 1)
     if values.ndim != 2 or values.shape[1] < 2 or not one_score:
         return None
     missing = np.array([[is_missing(value) for value in row] for row in values.tolist()], bool)

@@ -11,7 +11,8 @@ from scipy.special import expit, softmax
 
 from epiloss._typing import Floats
 from epiloss.errors import INFINITE, KEY, KIND, MISSING, OUTSIDE, SUM, WEIGHT, DataError, RowsError
-from epiloss.input.features import HERE, Place, is_missing, unmasked
+from epiloss.input.features import HERE, Place
+from epiloss.input.values import is_missing, plain_array
 
 ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
 _ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
@@ -19,16 +20,7 @@ _ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
 
 def as_array(values: Any, what: str) -> NDArray[Any]:
     """Return values as an array; what a mask hides is missing."""
-    if hasattr(values, "collect") and not hasattr(values, "__array__"):
-        raise DataError(
-            f"{what} must be in memory, got a {type(values).__name__}. Call .collect() first."
-        )
-    try:
-        array = np.asarray(unmasked(values))
-    except ValueError:
-        raise DataError(
-            f"{what} must have rows of equal length, got a ragged list. Pad or cut them."
-        ) from None
+    array = plain_array(values, what)
     if array.dtype.kind == "c":
         raise DataError(f"{what} must be real, got complex numbers. Pass their real part.")
     return array

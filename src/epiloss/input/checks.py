@@ -22,6 +22,13 @@ from epiloss.input.arrays import (
     read_weights,
     score_numbers,
 )
+from epiloss.input.class_columns import (
+    check_given_order,
+    classes_of_columns,
+    one_hot_names,
+    places_of_classes,
+    score_names,
+)
 from epiloss.input.features import HERE, Features, Place
 from epiloss.input.labels import encode_labels, positive_class, read_classes
 from epiloss.input.pandas_metadata import index_columns_of, index_remark
@@ -34,6 +41,7 @@ from epiloss.input.remarks import (
     varied_remarks,
     weightless_remarks,
 )
+from epiloss.input.sparse import is_sparse
 from epiloss.input.subgroups import combined, grouped, read_subgroups
 
 TASKS = ("binary", "top-label", "classwise", "joint")
@@ -73,11 +81,20 @@ def read_problem(
             Remark("logits-in-unit", "all logits lie in [0, 1]: are they probabilities already?")
         )
     n_columns = 1 if scores.ndim == 1 else scores.shape[1]
-    named = read_classes(reading.classes, max(n_columns, 2))
-    names, codes = encode_labels(read_labels(given, scores, named, at), n_columns, named)
-    task, chosen = task_and_remarks(reading, names, n_columns, named)
+    columns = score_names(y_prob)
+    named = read_classes(reading.classes, max(n_columns, 2)) or classes_of_columns(columns, given)
+    labels = read_labels(given, scores, named, at)
+    names, codes = encode_labels(labels, n_columns, named)
+    if reading.classes is not None and like is None:
+        check_given_order(columns, names)
+        places = None
+    else:
+        told = one_hot_names(y_true) if given.ndim == 2 and named is None else None
+        places = places_of_classes(columns, told or names)
+        scores = scores if places is None else np.ascontiguousarray(scores[:, places])
+    task, chosen = task_and_remarks(reading, names, n_columns, named if places is None else names)
     positive = positive_class(names, reading.pos_label)
-    features = None if X is None or _is_empty_mapping(X) else Features.read(X)
+    features = _read_features(X, like)
     known = read_subgroups(subgroups)
     read_clusters = None if clusters is None else _read_clusters(clusters)
     weights = None if sample_weight is None else read_weights(sample_weight)
@@ -111,7 +128,7 @@ def read_problem(
     )
     problem = without_equal_weights(without_zero_weights(problem))
     if like is not None:
-        return _with_columns_of(like, problem)
+        return problem
     problem = _with_two_classes(problem)
     problem = _with_given_regions(without_names(problem))
     return problem.remarking(*remarks_on(problem))
@@ -135,13 +152,16 @@ def reading_like(like: Problem, reading: Reading) -> Reading:
     )
 
 
-def _with_columns_of(like: Problem, problem: Problem) -> Problem:
-    """Return the problem with the columns of another one, and without those that it left out."""
+def _read_features(X: Any, like: Problem | None) -> Features | None:
+    """Return the features; with ``like``, the columns of another problem alone, as it has them."""
+    is_none = X is None or _is_empty_mapping(X)
+    if like is None:
+        return None if is_none else Features.read(X)
     if like.features is None:
-        return replace(problem, features=None)
-    if problem.features is None:
+        return None
+    if is_none:
         raise DataError("X must have the columns that were learned from, got none. Pass features.")
-    return replace(problem, features=problem.features.like(like.features))
+    return Features.read(X, like.features)
 
 
 def task_and_remarks(
@@ -196,7 +216,7 @@ def without_names(problem: Problem) -> Problem:
 
 
 def _is_empty_mapping(X: Any) -> bool:
-    return isinstance(X, Mapping) and not X
+    return isinstance(X, Mapping) and not is_sparse(X) and not X  # one of SciPy's formats is a mapping
 
 
 def columns_of_task(scores: Floats, task: str, positive: int) -> Floats:

@@ -45,8 +45,7 @@ def copied_share(labels: Codes, scores: Floats, features: Features) -> float:
     if _n_repeated(_columns(known)[0]) < _LEAST * len(rows):
         return 0.0  # hardly any two have the same score, not to speak of features
     chosen = features.take(rows)
-    columns = [chosen.column(j) for j in range(chosen.n_columns)]
-    keys = kernel().row_keys([*_columns(known), *columns])
+    keys = kernel().row_keys([*_columns(known), *chosen.columns(0, chosen.n_columns)])
     order = np.argsort(keys, kind="stable")
     alike = np.flatnonzero(np.diff(keys[order]) == 0)
     share = len(alike) / len(rows)

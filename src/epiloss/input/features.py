@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._typing import Floats
+from epiloss._kernels.dispatch import kernel
+from epiloss._kernels.layout import Values
+from epiloss._typing import Codes
 from epiloss.errors import FEATURE, DataError, RowsError
-from epiloss.input.datetimes import MOMENT, family, in_unit, microseconds, object_microseconds
-from epiloss.input.pandas_metadata import category_columns_of, index_columns_of
+from epiloss.input.datetimes import family, in_unit
+from epiloss.input.feature_columns import (
+    lone_matrix,
+    missing_column,
+    named_columns,
+    native,
+    only_lists,
+    only_wanted,
+    read_columns,
+    read_sparse_columns,
+)
+from epiloss.input.sparse import SparseColumns, is_sparse, stored
+from epiloss.input.tables import as_table
+from epiloss.input.values import check_in_memory, plain_array, unmasked
 
 _TEXTS, _ROWS_PER_TEXT = 50, 10  # more texts, with fewer rows each, are names of rows
+_BLOCK = 2**20  # values of sparse features that are written out at a time
+_FEW = 4  # times as many rows, of which sparse ones are better copied than looked up
 LARGEST = 3e38  # trees compare features as 32-bit floats
 
 
@@ -23,13 +38,13 @@ LARGEST = 3e38  # trees compare features as 32-bit floats
 class Features:
     """Columns of numbers, their names, and the categories of those that have any.
 
-    ``source`` is a matrix (n, d) or one array for each column, as they came in: nothing is copied
-    until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
+    ``source`` is a matrix (n, d), one array for each column, or sparse, as they came in: nothing is
+    copied until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
     ``dtypes`` are what moments, durations and truth values were before they became numbers: of
     moments and durations, microseconds. ``complete`` features are known to lack no value.
     """
 
-    source: NDArray[Any] | tuple[NDArray[Any], ...]
+    source: NDArray[Any] | tuple[NDArray[Any], ...] | SparseColumns
     names: tuple[str, ...]
     categories: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     rows: NDArray[np.int64] | None = None
@@ -51,6 +66,8 @@ class Features:
     @property
     def matrix(self) -> NDArray[Any]:
         """The values (n, d): a copy, unless all rows of a matrix count."""
+        if isinstance(self.source, SparseColumns):
+            return self.source.rows(self.rows)
         if not isinstance(self.source, tuple):
             return self.source if self.rows is None else self.source[self.rows]
         with np.errstate(invalid="ignore"):  # of single floats that are no numbers, each in its own way
@@ -68,15 +85,63 @@ class Features:
 
     def column(self, j: int) -> NDArray[Any]:
         """Return the values of one column."""
-        column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
+        if isinstance(self.source, SparseColumns):
+            column = self.source.column(j)
+        else:
+            column = self.source[j] if isinstance(self.source, tuple) else self.source[:, j]
         return column if self.rows is None else column[self.rows]
 
     def columns(self, first: int, last: int) -> Sequence[NDArray[Any]]:
         """Return the values of some columns, each side by side."""
         if isinstance(self.source, tuple):
             return [self.column(j) for j in range(first, last)]
+        if isinstance(self.source, SparseColumns):
+            return list(self.source.columns(first, last, self.rows).T)
         block = self.source[:, first:last]
         return list(np.ascontiguousarray((block if self.rows is None else block[self.rows]).T))
+
+    def column_blocks(self) -> list[slice]:
+        """Return the columns that are worked on together: all, but of sparse ones some at a time."""
+        d = self.n_columns
+        most = max(_BLOCK // max(len(self.source), 1), 1) if self.is_sparse else max(d, 1)
+        return [slice(first, min(first + most, d)) for first in range(0, d, most)]
+
+    def values(self, columns: slice) -> Values:
+        """Return the values of one of the ``column_blocks``, of all rows of the source."""
+        if isinstance(self.source, SparseColumns):
+            return self.source.columns(columns.start, columns.stop)
+        return self.source
+
+    def row_blocks(self, rows: Codes | None = None) -> Iterator[tuple[slice, Values, Codes]]:
+        """Yield some rows, by default all: which of them, values, and which rows of these they are.
+
+        Sparse features are written out for some rows at a time, others are all there.
+        """
+        own = self.source_rows(rows)
+        if not isinstance(self.source, SparseColumns):
+            yield slice(0, len(own)), self.source, own
+            return
+        most = max(_BLOCK // max(self.n_columns, 1), 1)
+        for first in range(0, len(own), most):
+            some = slice(first, min(first + most, len(own)))
+            yield some, self.source.rows(own[some]), np.arange(some.stop - some.start)
+
+    def row_keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
+        """Return a number for each row that is made of its score and all its values."""
+        if not self.is_sparse:
+            columns = map(self.column, range(self.n_columns))
+            whole: NDArray[np.uint64] = kernel().row_keys([scores, *columns])
+            return whole
+        keys = np.empty(len(scores), np.uint64)
+        for some, values, _ in self.row_blocks():
+            assert not isinstance(values, tuple)  # rows are written out as a matrix
+            keys[some] = kernel().row_keys([scores[some], *values.T])
+        return keys
+
+    @property
+    def is_sparse(self) -> bool:
+        """Tell whether only values are kept that are not zero."""
+        return isinstance(self.source, SparseColumns)
 
     def source_rows(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the rows of ``source`` that some rows are, by default all."""
@@ -89,19 +154,23 @@ class Features:
         return not self.complete and bool(np.isnan(self.column(j)).any())
 
     def take(self, rows: NDArray[Any]) -> Features:
-        """Return some of the rows, without a copy of their values."""
+        """Return some of the rows, without a copy of their values; of sparse ones, few are copied."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+        own = rows if self.rows is None else self.rows[rows]
+        if isinstance(self.source, SparseColumns) and _FEW * len(own) < len(self.source):
+            return replace(self, source=self.source.take(own), rows=None)
+        return replace(self, rows=own)
 
     def without(self, left_out: Sequence[str]) -> Features | None:
         """Return the other columns; None if there are none."""
         kept = [j for j, name in enumerate(self.names) if name not in left_out]
-        if not kept or not isinstance(self.source, tuple):
+        own = self.source
+        if not kept or isinstance(own, np.ndarray):
             return self if not left_out else None
         place = {j: at for at, j in enumerate(kept)}
         return replace(
             self,
-            source=tuple(self.source[j] for j in kept),
+            source=tuple(own[j] for j in kept) if isinstance(own, tuple) else own.select(kept),
             names=tuple(self.names[j] for j in kept),
             categories={place[j]: levels for j, levels in self.categories.items() if j in place},
             dtypes={place[j]: kind for j, kind in self.dtypes.items() if j in place},
@@ -126,16 +195,16 @@ class Features:
             )
         missing = [name for name in reference.names if name not in self.names]
         if missing:
-            raise DataError(
-                f"X must have the columns that were learned from, got no column {missing[0]!r}. "
-                "Pass the same columns; further ones are ignored."
-            )
-        order = [self.names.index(name) for name in reference.names]
+            raise missing_column(missing[0], self.names)
+        place = {name: j for j, name in enumerate(self.names)}
+        order = [place[name] for name in reference.names]
         in_order = order == list(range(self.n_columns)) and self.dtypes == reference.dtypes
         if in_order and not self.categories and not reference.categories:
             return self
-        columns = tuple(self._column_like(j, reference, at) for at, j in enumerate(order))
-        return Features(columns, reference.names, reference.categories, dtypes=reference.dtypes)
+        columns = (self._column_like(j, reference, at) for at, j in enumerate(order))
+        is_sparse, n = self.is_sparse, self.n_rows
+        source = SparseColumns.of(map(stored, columns), n) if is_sparse else tuple(columns)
+        return Features(source, reference.names, reference.categories, dtypes=reference.dtypes)
 
     def _column_like(self, j: int, reference: Features, at: int) -> NDArray[Any]:
         old, new = reference.categories.get(at), self.categories.get(j)
@@ -162,8 +231,11 @@ class Features:
         return "categories" if j in self.categories else family(self.dtypes.get(j, ""))
 
     @classmethod
-    def read(cls, X: Any) -> Features:
-        """Accept an array, a mapping of columns, or a pandas, polars or pyarrow table.
+    def read(cls, X: Any, like: Features | None = None) -> Features:
+        """Accept an array, a sparse matrix, a mapping of columns, or a table of any make.
+
+        A column of lists of numbers is read as several columns. With ``like``, only the columns of other
+        features are read, in their order and with their category codes.
 
         Examples
         --------
@@ -171,188 +243,61 @@ class Features:
         >>> features.names, features.matrix.tolist(), dict(features.categories)
         (('age', 'sex'), [[30.0, 0.0], [41.0, 1.0]], {1: ('f', 'm')})
         """
-        if isinstance(X, Features):
-            return X
-        if hasattr(X, "collect") and not hasattr(X, "__array__"):
-            raise DataError(f"X must be in memory, got a {type(X).__name__}. Call X.collect() first.")
-        columns = _columns(unmasked(X))
-        if columns is not None and not columns:
+        features = X if isinstance(X, Features) else cls._read(X, like)
+        return features if like is None else features.like(like)
+
+    @classmethod
+    def _read(cls, X: Any, like: Features | None) -> Features:
+        check_in_memory(X, "X")
+        if is_sparse(X):
+            matrix = SparseColumns.read(X)
+            return checked(cls(matrix, _numbered(matrix.n_columns)))
+        X = as_table(unmasked(X), "X")
+        columns = named_columns(X)
+        if columns is None:
+            return checked(_from_array(plain_array(X, "X")))
+        if not columns:
             return cls(np.empty((0 if isinstance(X, Mapping) else len(X), 0)), ())
-        features = _from_array(X) if columns is None else _from_columns(columns)
-        return checked(features)
+        if like is not None:
+            is_named = not like.nameless or all(name in columns for name in like.names)
+            columns = only_wanted(columns, like.names) if is_named else only_lists(columns)
+        return checked(_from_columns(columns, keep_names=like is not None and not like.nameless))
 
 
-def _columns(X: Any) -> dict[str, Any] | None:
-    """Return the named columns of a table but for its index, or None for a plain array."""
-    if isinstance(X, Mapping):
-        return {str(name): column for name, column in X.items()}
-    names: Any = getattr(X, "column_names", None)  # pyarrow
-    if names is None:
-        names = getattr(X, "columns", None)  # pandas, polars
-    if names is None or isinstance(X, np.ndarray) or callable(names):
-        return None
-    texts = [str(name) for name in names]
-    repeated = [name for name in texts if texts.count(name) > 1]
-    if repeated:
-        raise DataError(
-            f"the columns of X must have distinct names, got {repeated[0]!r} twice. Rename one of them."
-        )
-    index = index_columns_of(X)
-    columns = {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
-    declared = [name for name in category_columns_of(X) if name in columns]
-    return {**columns, **{name: columns[name].dictionary_encode() for name in declared}}
+def _numbered(d: int) -> tuple[str, ...]:
+    """Return the names of columns that have none."""
+    return tuple(f"x{j}" for j in range(d))
 
 
-def _from_array(X: Any) -> Features:
-    if hasattr(X, "tocsr"):
-        raise DataError(
-            f"X must be dense, got a sparse matrix of shape {X.shape}. Pass X.toarray(), or reduce "
-            "it first, for instance with sklearn.decomposition.TruncatedSVD."
-        )
-    try:
-        array = np.asarray(unmasked(X))
-    except ValueError:
-        raise DataError(
-            "X must have rows of equal length, got a ragged list. Pad or cut them."
-        ) from None
+def _from_array(array: NDArray[Any]) -> Features:
     if array.ndim == 1:
         array = array[:, None]
+        if array.dtype == object:  # of lists, perhaps
+            return _from_columns({"x0": array[:, 0]})
     if array.ndim != 2:
         raise DataError(
             f"X must have rows and columns, got an array of shape {array.shape}. "
             "Reshape it to (n_samples, n_features)."
         )
-    names = tuple(f"x{j}" for j in range(array.shape[1]))
+    names = _numbered(array.shape[1])
     if array.dtype in (np.float32, np.float64):
-        return Features(_native(array), names)
+        return Features(native(array), names)
     if array.dtype.kind in "biuf":
         return Features(array.astype(np.float64), names)
     return _from_columns({name: array[:, j] for j, name in enumerate(names)})
 
 
-def _from_columns(columns: Mapping[str, Any]) -> Features:
-    numbers, categories, dtypes = [], {}, {}
-    for j, (name, column) in enumerate(columns.items()):
-        values, levels, dtype = _numbers_or_codes(name, _as_array(column))
-        numbers.append(values)
-        if dtype is not None:
-            dtypes[j] = dtype
-        if levels is not None:
-            categories[j] = levels
-    lengths = {len(values) for values in numbers}
-    if len(lengths) > 1:
-        raise DataError(
-            f"the columns of X must have equal lengths, got {sorted(lengths)}. "
-            "Check that they come from the same rows."
-        )
-    return Features(tuple(numbers), tuple(columns), categories, dtypes=dtypes)
-
-
-def _as_array(column: Any) -> NDArray[Any]:
-    """Return a column as an array: of declared categories, their names.
-
-    Moments of a time zone in pandas are in UTC, not objects.
-    """
-    names = _category_names(column)
-    if names is not None:
-        return names
-    zone = getattr(getattr(column, "dtype", None), "tz", None)
-    return np.asarray(unmasked(column), None if zone is None else MOMENT)
-
-
-def _category_names(column: Any) -> NDArray[Any] | None:
-    """Return the name of each row's category, None where there is none, if they are declared as such."""
-    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # of pandas
-        declared = getattr(column, "cat", column)
-        values, codes = declared.categories, np.asarray(declared.codes)
-    elif hasattr(getattr(column, "type", None), "index_type"):  # a dictionary of pyarrow
-        whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
-        values = whole.dictionary.to_pylist()
-        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    else:
-        return None
-    names = [None if is_missing(value) else category_name(value) for value in values]
-    return np.asarray(np.array([*names, None], object)[codes])  # the last one is at -1
-
-
-def category_name(value: Any) -> str:
-    """Return the category's name; integral floats are shown as integers.
-
-    Examples
-    --------
-    >>> category_name("6"), category_name(6), category_name(6.0), category_name(6.5)
-    ('6', '6', '6', '6.5')
-    """
-    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if is_whole else str(value)
-
-
-def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """Return floats in the machine's own byte order, and where the machine reads them."""
-    return np.require(array, array.dtype.newbyteorder("="), "A")
-
-
-def _numbers_or_codes(
-    name: str, column: NDArray[Any]
-) -> tuple[Floats, tuple[str, ...] | None, str | None]:
-    """Return numbers, or codes and their categories; and what the numbers were before."""
-    if column.ndim != 1:
-        raise DataError(
-            f"column {name!r} of X must be one-dimensional, got shape {column.shape}. "
-            "Pass a matrix, or one column per dimension."
-        )
-    if column.dtype.kind == "c":
-        raise DataError(
-            f"column {name!r} of X must be real, got complex numbers. Pass real and imaginary parts."
-        )
-    if column.dtype in (np.float32, np.float64):
-        return _native(column), None, None
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64), None, "bool" if column.dtype == bool else None
-    if column.dtype.kind in "mM":
-        ticks, kind = microseconds(column)
-        return ticks, None, kind
-    missing = np.array([is_missing(value) for value in column], bool)
-    present = column[~missing]
-    read, dtype = _as_numbers(present)
-    if read is not None:
-        numbers = np.full(len(column), np.nan)
-        numbers[~missing] = read
-        return numbers, None, dtype
-    levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
-    codes = np.full(len(column), np.nan)
-    codes[~missing] = code
-    return codes, tuple(str(level) for level in levels), None
-
-
-def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:
-    """Return objects as numbers, if that is what they are, and what else they were before."""
-    if not len(values):
-        return None, None
-    # of durations first, which NumPy takes for numbers
-    moments = object_microseconds(values)
-    if moments is not None:
-        return moments
-    if all(isinstance(value, bool | np.bool_) for value in values):
-        return values.astype(np.float64), "bool"
-    if all(isinstance(value, int | float | np.number | Decimal) for value in values):
-        return np.array([float(value) for value in values]), None
-    return None, None
-
-
-def unmasked(values: Any) -> Any:
-    """Return a masked array with what it hides as missing values; anything else as it is."""
-    if not isinstance(values, np.ma.MaskedArray):
-        return values
-    if values.dtype.kind in "biuf":
-        return np.ma.filled(values.astype(np.float64), np.nan)
-    return np.ma.filled(values.astype(object), None)
-
-
-def is_missing(value: object) -> bool:
-    """Tell whether a value stands for none: None, NaN, NaT or pandas' NA."""
-    # pandas' NA answers a comparison with NA, whose truth raises; so it is known by its name
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
+def _from_columns(columns: Mapping[str, Any], *, keep_names: bool = False) -> Features:
+    """Read columns; a lone column of lists is a matrix, whose columns are only numbered."""
+    matrix = None if keep_names else lone_matrix(columns)
+    if matrix is not None:
+        return _from_array(matrix)
+    sparse = read_sparse_columns(columns)
+    if sparse is not None:
+        source, found = sparse
+        return Features(source, tuple(found.names), found.categories, dtypes=found.dtypes)
+    found = read_columns(columns)
+    return Features(tuple(found.arrays), tuple(found.names), found.categories, dtypes=found.dtypes)
 
 
 @dataclass(frozen=True)
@@ -383,7 +328,10 @@ def checked(features: Features, at: Place = HERE) -> Features:
     """Refuse infinite and enormous values, and tell whether any are missing."""
     if not features.n_rows or not features.n_columns:
         return features
-    arrays = features.source if isinstance(features.source, tuple) else (features.source,)
+    source = features.source
+    if isinstance(source, SparseColumns):
+        source = source.kept
+    arrays = source if isinstance(source, tuple) else (source,)
     sizes, complete = zip(*map(extreme, arrays), strict=True)
     if max(sizes) <= LARGEST:
         return replace(features, complete=all(complete))
@@ -405,7 +353,5 @@ def checked(features: Features, at: Place = HERE) -> Features:
 
 def extreme(array: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest size, and whether no value is missing; nothing that lies dense is copied."""
-    from epiloss._kernels.dispatch import kernel  # which knows features
-
     largest, some_missing = kernel().extremes(array.ravel(order="K"))
     return largest, not some_missing

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epiloss.errors import Remark
+from epiloss.input.tables import column_names
 
 _NAMELESS = re.compile(r"__index_level_\d+__")  # how pandas calls an index that has no name
 
@@ -46,10 +47,8 @@ def category_columns(schema: Any) -> list[str]:
 
 def index_columns_of(X: Any) -> list[str]:
     """Return the columns of a table in memory that have been an index."""
-    names: Any = getattr(X, "column_names", None)  # pyarrow
-    if names is None:
-        names = getattr(X, "columns", None)  # pandas, polars
-    if names is None or callable(names) or isinstance(X, Mapping):
+    names = column_names(X)
+    if names is None or isinstance(X, Mapping):
         return []
     return index_columns([str(name) for name in names], getattr(_schema(X), "metadata", None))
 

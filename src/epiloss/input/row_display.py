@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError
-from epiloss.input.features import is_missing
 from epiloss.input.problem import Problem
+from epiloss.input.tables import column_names
+from epiloss.input.values import is_missing
 
 THUMBNAIL = 96  # pixels, the longer side
 _LONGEST = 400  # characters of a text
@@ -64,14 +65,7 @@ def read_display(display: Any, problem: Problem) -> Display | None:
 
 def _columns(display: Any) -> dict[str, Any]:
     """Return the columns of a table, each indexed by row; none for a plain sequence."""
-    if isinstance(display, Mapping):
-        names: Sequence[Any] = list(display)
-    else:
-        found: Any = getattr(display, "column_names", None)  # pyarrow
-        if found is None:
-            found = getattr(display, "columns", ())
-        names = [] if callable(found) else list(found)
-    return {str(name): np.asarray(display[name]) for name in names}
+    return {str(name): np.asarray(display[name]) for name in column_names(display) or ()}
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from epiloss._typing import Codes
 from epiloss.errors import DataError
 from epiloss.input.arrays import group_names
 from epiloss.input.problem import Groups
+from epiloss.input.tables import column_names
 
 _MOST_COMBINATIONS = 10_000
 
@@ -90,10 +91,7 @@ def _joint_names(subgroups: Mapping[str, Groups], codes: Codes) -> tuple[str, ..
 
 def _columns(subgroups: Any) -> dict[str, Any]:
     """Return the columns of a table by name; a vector is one column."""
-    if isinstance(subgroups, Mapping):
-        return {str(name): column for name, column in subgroups.items()}
-    names = getattr(subgroups, "column_names", None)  # pyarrow, whose columns are arrays
-    names = getattr(subgroups, "columns", None) if names is None else names
+    names = column_names(subgroups)
     if names is not None:
         return {str(name): subgroups[name] for name in names}
     if getattr(subgroups, "ndim", 1) == 2:

@@ -51,13 +51,13 @@ class Forest:
         leaves = tree.astype(np.int32)  # the root of tree s is node s
         loops = kernel()
 
-        def go_down(part: Codes) -> None:
-            if len(part):
-                rows = features.source_rows(part)
-                loops.apply(features.source, rows, self.nodes, leaves[part[0] : part[-1] + 1])
+        def go_down(part: Codes | None) -> None:
+            first = 0 if part is None or not len(part) else int(part[0])
+            for some, values, rows in features.row_blocks(part):
+                loops.apply(values, rows, self.nodes, leaves[first + some.start : first + some.stop])
 
         if workers.n == 1:
-            loops.apply(features.source, features.source_rows(), self.nodes, leaves)
+            go_down(None)
         else:
             workers.run(go_down, np.array_split(np.arange(len(leaves)), workers.n))
         return leaves

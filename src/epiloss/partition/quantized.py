@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,7 @@ from epiloss._kernels.reference_trees import CATEGORY, MISSING, N_EDGES, RARE
 from epiloss._threads import Workers
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
+from epiloss.input.sparse import SparseColumns
 
 SAMPLE = 512  # rows of a level set that its edges are found from
 _COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
@@ -56,21 +57,23 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
         samples = [_sample(rows[starts[s] : starts[s + 1]]) for s in range(first, last)]
         edges[first:last] = _edges(features, samples)
 
-    def encode(part: tuple[slice, Codes]) -> None:
-        some, ends = part
+    def encode(part: tuple[slice, Codes, slice]) -> None:
+        some, ends, columns = part
         inside = slice(ends[0], ends[-1])
         loops.encode(
-            features.source,
+            features.values(columns),
             features.source_rows(rows[inside]),
             ends - ends[0],
-            edges[some],
-            codes[:, inside],
+            np.ascontiguousarray(edges[some, columns]),
+            codes[columns, inside],
         )
 
-    parts = [(slice(0, n_level_sets), starts)]
-    if workers.n > 1 and len(rows) > _ROWS:  # else the calls would take longer than the work
+    blocks = features.column_blocks()
+    parts = [(slice(0, n_level_sets), starts, columns) for columns in blocks]
+    # of few rows the calls would take longer than the work
+    if workers.n > 1 and len(rows) > _ROWS and len(blocks) == 1:
         parts = [
-            (slice(s, s + 1), np.array(part))
+            (slice(s, s + 1), np.array(part), blocks[0])
             for s, ends in enumerate(pairwise(starts.tolist()))
             for part in _ranges(*ends, _ROWS)
         ]
@@ -118,16 +121,31 @@ def _edges_among(ordered: NDArray[Any]) -> Floats:
 
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
     """Return the edges (samples, columns, 63), each a number of the column's own precision."""
-    source, rows = features.source, features.rows
-    samples = [sample if rows is None else rows[sample] for sample in samples]
-    if isinstance(source, tuple):
-        blocks = [column[:, None] for column in source]
+    if features.is_sparse:  # of which only the samples are written out
+        chosen = features.take(np.concatenate(samples))
+        ends = np.cumsum([len(sample) for sample in samples])
+        features, samples = chosen, np.split(np.arange(ends[-1]), ends[:-1])
     else:
-        blocks = [source[:, first:last] for first, last in _ranges(0, source.shape[1], _COLUMNS)]
-    gathered = [kernel().gather(block, samples) for block in blocks]
-    for values in gathered:
+        samples = [features.source_rows(sample) for sample in samples]
+    edges = []
+    for block in _blocks(features):
+        values = kernel().gather(block, samples)
         values.sort(axis=-1)
-    return np.concatenate(list(map(_edges_among, gathered)), axis=1)
+        edges.append(_edges_among(values))
+    return np.concatenate(edges, axis=1)
+
+
+def _blocks(features: Features) -> Iterator[NDArray[Any]]:
+    """Yield the values (rows, columns) of columns that are sorted together."""
+    source = features.source
+    if isinstance(source, tuple):
+        yield from (column[:, None] for column in source)
+        return
+    for first, last in _ranges(0, features.n_columns, _COLUMNS):
+        if isinstance(source, SparseColumns):
+            yield source.columns(first, last, features.rows)
+        else:
+            yield source[:, first:last]
 
 
 def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,8 +17,9 @@ from epiloss._threads import limited_threads
 from epiloss._typing import Floats
 from epiloss.errors import DataError, OptionError
 from epiloss.estimation.crossfit.learners import Regressor, resolve_learner
-from epiloss.input.arrays import read_scores
+from epiloss.input.arrays import read_scores, score_numbers
 from epiloss.input.checks import read_problem
+from epiloss.input.class_columns import places_of_classes, score_names
 from epiloss.input.features import Features
 from epiloss.input.problem import Problem, Reading
 from epiloss.repair.base import BinaryRepair
@@ -100,7 +100,8 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         ``pos_label``, ``classes``, ``drop_missing`` and ``logits`` are as in :func:`epiloss.audit`;
         rows of one cluster are never divided between learning and evaluating.
         """
-        n_columns = 1 if np.ndim(y_prob) == 1 else np.shape(y_prob)[1]
+        shape = score_numbers(y_prob).shape
+        n_columns = 1 if len(shape) == 1 else shape[1]
         task = "binary" if n_columns <= 2 else "classwise"
         reading = Reading(task, pos_label, classes, drop_missing, logits)
         rows = {"sample_weight": sample_weight, "clusters": clusters}
@@ -129,12 +130,16 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         if not hasattr(self, "repairs_"):
             raise OptionError("this repair has learned nothing yet. Call fit(y_true, y_prob, X) first.")
         given = read_scores(y_prob, logits=logits)
-        features = Features.read(X).like(self.features_in_)
+        places = places_of_classes(score_names(y_prob), self.classes_.tolist())
+        features = Features.read(X, self.features_in_)
         if features.n_rows != len(given):
             raise DataError(
                 f"y_prob and X must have one row each, got {len(given)} and {features.n_rows} rows."
             )
-        return repaired(self.repairs_, self.positive_, features, given)
+        if places is None:
+            return repaired(self.repairs_, self.positive_, features, given)
+        better = repaired(self.repairs_, self.positive_, features, given[:, places])
+        return np.ascontiguousarray(better[:, np.argsort(places)])  # in the order of the columns
 
     def save(self, path: str | Path) -> None:
         """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads."""
@@ -235,13 +240,15 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
         self.cv = cv
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that sparse features are taken where the classifier takes them."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
+        return tags
+
     def fit(self, X: Any, y: Any) -> RegionRecalibratedClassifier:
         """Fit the classifier, and the repair on scores of rows it has not seen."""
         y = _checked_target(y)
-        if bool(issparse(X)):  # which the classifier might take, but the repair cannot
-            raise DataError(
-                f"X must be dense, got a sparse matrix of shape {X.shape}. Pass X.toarray()."
-            )
         seed = seed_of(self.random_state)
         if self.cv == "prefit":
             self.estimator_ = self.estimator

@@ -18,12 +18,11 @@ from epiloss.input.features import (
     LARGEST,
     Features,
     Place,
-    category_name,
     checked,
     extreme,
-    is_missing,
 )
 from epiloss.input.pandas_metadata import category_columns, index_columns
+from epiloss.input.values import category_name, is_missing
 
 NUMBER, TEXT, MATRIX = "number", "text", "matrix"
 IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features

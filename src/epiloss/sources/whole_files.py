@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import math
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 
 from epiloss._saving import replacing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
+from epiloss.input.tables import no_column
 from epiloss.sources.arrow import IDENTIFIER, arrow
 from epiloss.sources.files import in_words, read_table
 from epiloss.sources.size_limits import check_claim
@@ -151,10 +151,9 @@ def column(columns: Mapping[str, Any], name: str, option: str) -> Any:
     """Return one column, or say which there are."""
     if name in columns:
         return columns[name]
-    close = difflib.get_close_matches(name, list(columns), n=1)
-    some = ", ".join(f"{one:.30}" for one in list(columns)[:12])
-    hint = f"did you mean {close[0]!r}?" if close else f"it has {some}."
-    raise NoColumnError(option, f"must name a column of the file, got {name!r}; {hint}")
+    raise NoColumnError(
+        option, f"must name a column of the file, got {name!r}; {no_column(name, columns)}"
+    )
 
 
 def _seekable(path: str, content: bytes | None) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -20,6 +21,7 @@ from epiloss.estimation.learned import level_sets_of, scored_anew
 from epiloss.estimation.options import Options
 from epiloss.estimation.splits import split_folds
 from epiloss.estimation.twins.estimate import twin
+from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
@@ -52,6 +54,15 @@ def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitB
         again = scored_anew(problem, options, fold, curves).problem
         parts.append((fold.evaluate, _bound(again, options, fold.evaluate, generator)))
     return average_bounds(parts, len(problem.scores), options.confidence_level, problem.clusters)
+
+
+def with_subgroups_as_feature(problem: BinaryProblem) -> BinaryProblem:
+    """Return the problem with its subgroups as a category to learn from, where it has no features."""
+    if problem.groups is None or problem.features is not None:
+        return problem
+    names = tuple(map(str, range(int(problem.groups.max(initial=-1)) + 1)))
+    features = Features((problem.groups.astype(float),), ("subgroup",), {0: names}, complete=True)
+    return replace(problem, features=features, groups=None)
 
 
 def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:

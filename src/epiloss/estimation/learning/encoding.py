@@ -86,9 +86,10 @@ def _codes(
     codes = np.empty((len(edges), n), np.uint8)
     ends = np.array([0, n])
     loops = kernel()
-    if d:
-        rows = features.source_rows()
-        loops.encode(features.source, rows, ends, np.ascontiguousarray(edges[None, :d]), codes[:d])
+    rows = features.source_rows()
+    for some in features.column_blocks():
+        own = np.ascontiguousarray(edges[None, some])
+        loops.encode(features.values(some), rows, ends, own, codes[some])
     loops.encode((scores,), np.arange(n), ends, np.ascontiguousarray(edges[None, -1:]), codes[-1:])
     for j, table in tables.items():
         column = features.column(j) if j < d or claimed is None else claimed.astype(float)

@@ -15,6 +15,7 @@ from epiloss.number_format import loss_spec, rate_spec
 from epiloss.presentation.report import diagram, wording
 from epiloss.presentation.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.presentation.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
+from epiloss.presentation.report.gaps import segment_table, subgroup_tables
 from epiloss.presentation.report.payload import payload
 from epiloss.table import Table
 
@@ -49,6 +50,8 @@ def audit_page(audit: Audit, *, title: str | None = None) -> str:
         headline=wording.headline(audit),
         blind=wording.is_blind(audit),
         ledger=ledger_lines(audit),
+        segments=segment_table(audit),
+        subgroups=subgroup_tables(audit),
         spec=loss_spec(audit.score.value),
         panels=panels,
         class_names=[name for name in names if name is not None],

@@ -11,7 +11,15 @@ import numpy as np
 
 from epiloss.auditing.ledger import regions_by
 from epiloss.auditing.result import Audit
-from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
+from epiloss.auditing.verdict import (
+    BORDERLINE,
+    BOTH,
+    FINE,
+    RECALIBRATE,
+    REPAIR,
+    SMALL,
+    UNCLEAR,
+)
 from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
 from epiloss.input.problem import RegionSource
@@ -19,10 +27,13 @@ from epiloss.number_format import loss_spec, rate_spec
 from epiloss.partition import Tree
 
 BADGES = {
-    FINE: ("✓", "Fine as it is"),
+    FINE: ("✓", "Fine"),
+    SMALL: ("✓", "Present but small"),
+    BORDERLINE: ("~", "Borderline"),
     RECALIBRATE: ("↻", "Recalibrate"),
     REPAIR: ("!", "Repair or retrain"),
-    UNCLEAR: ("?", "Too little data"),
+    BOTH: ("!", "Recalibrate and repair"),
+    UNCLEAR: ("?", "Not clear"),
 }
 RULES = {"brier": "Brier score", "log": "log-loss"}
 LEDGER = (

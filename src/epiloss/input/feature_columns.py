@@ -1,0 +1,261 @@
+"""Columns of a table as numbers: categories become codes, lists of numbers become several columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._typing import Floats
+from epiloss.errors import DataError
+from epiloss.input.datetimes import MOMENT, microseconds, object_microseconds
+from epiloss.input.pandas_metadata import category_columns_of, index_columns_of
+from epiloss.input.sparse import SparseColumns, Stored, is_worth_it, stored, stored_in_pandas
+from epiloss.input.tables import column_names, nearest_name
+from epiloss.input.values import category_name, is_missing, plain_array
+
+
+@dataclass
+class ReadColumns:
+    """Columns as numbers, their names, the categories of those that have any, and what others were."""
+
+    arrays: list[NDArray[Any]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    categories: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    dtypes: dict[int, str] = field(default_factory=dict)
+
+    def add(self, name: str, array: NDArray[Any]) -> None:
+        """Read one column, or all that a matrix or lists in it make."""
+        matrix = _as_matrix(name, array)
+        if matrix is not None:
+            for j, column in enumerate(matrix.T):
+                self.add(f"{name}[{j}]", column)
+            return
+        values, levels, dtype = _numbers_or_codes(name, array)
+        if dtype is not None:
+            self.dtypes[len(self.arrays)] = dtype
+        if levels is not None:
+            self.categories[len(self.arrays)] = levels
+        self.arrays.append(values)
+        self.names.append(name)
+
+
+def named_columns(X: Any) -> dict[str, Any] | None:
+    """Return the named columns of a table but for its index, or None for a plain array."""
+    names = column_names(X)
+    if names is None:
+        return None
+    texts = [str(name) for name in names]
+    _check_distinct(texts)
+    if isinstance(X, Mapping):
+        return dict(zip(texts, X.values(), strict=True))
+    index = index_columns_of(X)
+    columns = {text: X[name] for text, name in zip(texts, names, strict=True) if text not in index}
+    declared = [name for name in category_columns_of(X) if name in columns]
+    return {**columns, **{name: columns[name].dictionary_encode() for name in declared}}
+
+
+def _check_distinct(names: Collection[str]) -> None:
+    if len(set(names)) == len(names):
+        return
+    repeated = next(name for name, count in Counter(names).items() if count > 1)
+    raise DataError(
+        f"the columns of X must have distinct names, got {repeated!r} twice. Rename one of them."
+    )
+
+
+def only_wanted(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """Return the columns of these names, or whose lists have parts of these names; ignore others."""
+    kept = {}
+    for name in wanted:
+        whole = name if name in columns else name.rpartition("[")[0]
+        if whole not in columns:
+            raise missing_column(name, columns)
+        kept[whole] = columns[whole]
+    return kept
+
+
+def missing_column(name: str, names: Collection[str]) -> DataError:
+    """Return what to say where a column is missing that was learned from."""
+    near = nearest_name(name, names)
+    meant = "" if near is None else f"Did you mean {near!r}? "
+    return DataError(
+        f"X must have the columns that were learned from, got no column {name!r}. {meant}Pass the same "
+        "columns; further ones are ignored."
+    )
+
+
+def only_lists(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the one column of lists or of a matrix if there is one alone, else all columns."""
+    nested = {name: one for name, one in columns.items() if _is_nested(_as_array(name, one))}
+    return nested if len(nested) == 1 else dict(columns)
+
+
+def lone_matrix(columns: Mapping[str, Any]) -> NDArray[Any] | None:
+    """Return the matrix that the only column of a table holds; None if there are others, or no lists."""
+    if len(columns) != 1:
+        return None
+    ((name, column),) = columns.items()
+    return _as_matrix(name, _as_array(name, column))
+
+
+def read_columns(columns: Mapping[str, Any]) -> ReadColumns:
+    """Read all columns, one after the other."""
+    found = ReadColumns()
+    for name, column in columns.items():
+        found.add(name, _as_array(name, column))
+    lengths = {len(values) for values in found.arrays}
+    if len(lengths) > 1:
+        raise DataError(
+            f"the columns of X must have equal lengths, got {sorted(lengths)}. "
+            "Check that they come from the same rows."
+        )
+    _check_distinct(found.names)
+    return found
+
+
+def read_sparse_columns(columns: Mapping[str, Any]) -> tuple[SparseColumns, ReadColumns] | None:
+    """Return the columns of a data frame that keeps few values; None for any other.
+
+    The columns that are not sparse are read as ever, and of their numbers those are kept that are not 0.
+    """
+    kept = {name: one for name in columns if (one := stored_in_pandas(columns[name]))}
+    if not kept:
+        return None
+    n_rows = len(next(iter(columns.values())))
+    n_kept = sum(len(rows) for rows, _ in kept.values()) + (len(columns) - len(kept)) * n_rows
+    if not is_worth_it(n_kept, len(columns) * n_rows):
+        return None
+    found, parts = ReadColumns(), list[Stored]()
+    for name, column in columns.items():
+        if name not in kept:
+            found.add(name, _as_array(name, column))
+            parts.extend(map(stored, found.arrays[len(parts) :]))
+            continue
+        if column.dtype.subtype.kind == "b":
+            found.dtypes[len(parts)] = "bool"
+        found.arrays.append(kept[name][1])
+        found.names.append(name)
+        parts.append(kept[name])
+    _check_distinct(found.names)
+    return SparseColumns.of(parts, n_rows), found
+
+
+def _as_array(name: str, column: Any) -> NDArray[Any]:
+    """Return a column as an array: of declared categories, their names.
+
+    Moments of a time zone in pandas are in UTC, not objects.
+    """
+    names = _category_names(column)
+    if names is not None:
+        return names
+    zone = getattr(getattr(column, "dtype", None), "tz", None)
+    return plain_array(column, f"column {name!r} of X", None if zone is None else MOMENT)
+
+
+def _category_names(column: Any) -> NDArray[Any] | None:
+    """Return the name of each row's category, None where there is none, if they are declared as such."""
+    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # of pandas
+        declared = getattr(column, "cat", column)
+        values, codes = declared.categories, np.asarray(declared.codes)
+    elif hasattr(getattr(column, "type", None), "index_type"):  # a dictionary of pyarrow
+        whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        values = whole.dictionary.to_pylist()
+        codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    else:
+        return None
+    names = [None if is_missing(value) else category_name(value) for value in values]
+    return np.asarray(np.array([*names, None], object)[codes])  # the last one is at -1
+
+
+def _is_nested(array: NDArray[Any]) -> bool:
+    """Tell whether the rows of a column hold several values each."""
+    if array.dtype != object or array.ndim != 1:
+        return array.ndim == 2
+    first = next((value for value in array if value is not None), None)
+    if isinstance(first, list | tuple | np.ndarray):
+        return True
+    return hasattr(first, "__array__") and hasattr(first, "__len__") and not isinstance(first, str)
+
+
+def _as_matrix(name: str, array: NDArray[Any]) -> NDArray[Any] | None:
+    """Return lists of numbers as a matrix, NaN in rows that have none; None for other columns."""
+    if not _is_nested(array):
+        return None
+    if array.ndim == 2:
+        return array
+    rows = [None if value is None else plain_array(value, f"column {name!r} of X") for value in array]
+    first = next(place for place, row in enumerate(rows) if row is not None)
+    shape = rows[first].shape  # type: ignore[union-attr]  # it is there
+    for place, row in enumerate(rows):
+        if row is not None and row.shape != shape:
+            raise DataError(
+                f"lists in column {name!r} of X must be equally long, got {_length(row)} at row {place} "
+                f"and {_length(rows[first])} at row {first}. Pad or cut them."
+            )
+    if len(shape) != 1 or not all(row is None or row.dtype.kind in "biuf" for row in rows):
+        return None  # texts, say
+    nothing = np.full(shape, np.nan, np.float32)
+    return np.stack([nothing if row is None else row for row in rows])
+
+
+def _length(row: Any) -> str:
+    return f"{len(row)} numbers" if row.ndim == 1 else f"shape {row.shape}"
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return floats in the machine's own byte order, and where the machine reads them."""
+    return np.require(array, array.dtype.newbyteorder("="), "A")
+
+
+def _numbers_or_codes(
+    name: str, column: NDArray[Any]
+) -> tuple[Floats, tuple[str, ...] | None, str | None]:
+    """Return numbers, or codes and their categories; and what the numbers were before."""
+    if column.ndim != 1:
+        raise DataError(
+            f"column {name!r} of X must have one or two dimensions, got shape {column.shape}. "
+            "Pass a matrix, or one column per dimension."
+        )
+    if column.dtype.kind == "c":
+        raise DataError(
+            f"column {name!r} of X must be real, got complex numbers. Pass real and imaginary parts."
+        )
+    if column.dtype in (np.float32, np.float64):
+        return native(column), None, None
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64), None, "bool" if column.dtype == bool else None
+    if column.dtype.kind in "mM":
+        ticks, kind = microseconds(column)
+        return ticks, None, kind
+    missing = np.array([is_missing(value) for value in column], bool)
+    present = column[~missing]
+    read, dtype = _as_numbers(present)
+    if read is not None:
+        numbers = np.full(len(column), np.nan)
+        numbers[~missing] = read
+        return numbers, None, dtype
+    levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
+    codes = np.full(len(column), np.nan)
+    codes[~missing] = code
+    return codes, tuple(str(level) for level in levels), None
+
+
+def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:
+    """Return objects as numbers, if that is what they are, and what else they were before."""
+    if not len(values):
+        return None, None
+    # of durations first, which NumPy takes for numbers
+    moments = object_microseconds(values)
+    if moments is not None:
+        return moments
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return values.astype(np.float64), "bool"
+    if all(isinstance(value, int | float | np.number | Decimal) for value in values):
+        return np.array([float(value) for value in values]), None
+    return None, None

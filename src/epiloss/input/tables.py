@@ -1,0 +1,100 @@
+"""Tables of any make: pandas, polars, pyarrow, mappings, and all that Arrow can read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from epiloss.errors import DataError, MissingExtraError, printable
+
+_SHOWN = 12  # names of columns, where none is like the one asked for
+_LEAST = 3  # letters of a name that is sought inside of others
+
+
+def column_names(table: Any) -> list[Any] | None:
+    """Return the names of a table's columns as they are; None for what has no named columns.
+
+    Examples
+    --------
+    >>> column_names({"age": [30], "sex": ["f"]}), column_names(np.zeros((1, 2)))
+    (['age', 'sex'], None)
+    """
+    if isinstance(table, Mapping):
+        return list(table)
+    names: Any = getattr(table, "column_names", None)  # pyarrow
+    if names is None:
+        names = getattr(table, "columns", None)  # pandas, polars
+    if names is None or callable(names) or isinstance(table, np.ndarray):
+        return None
+    return list(names)
+
+
+def as_table(values: Any, what: str) -> Any:
+    """Return what Arrow can read and NumPy cannot as a table or column of pyarrow."""
+    if hasattr(values, "__array__") or isinstance(values, Mapping):
+        return values
+    speaks_arrow = hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
+    if not speaks_arrow and not hasattr(values, "__dataframe__"):
+        return values
+    pa = _arrow(values, what)
+    try:
+        if hasattr(values, "__arrow_c_array__"):
+            found = pa.array(values)
+            return pa.RecordBatch.from_struct_array(found) if pa.types.is_struct(found.type) else found
+        if speaks_arrow:
+            found = pa.chunked_array(values)
+            return pa.Table.from_struct_array(found) if pa.types.is_struct(found.type) else found
+        return pa.interchange.from_dataframe(values)
+    except Exception as error:  # foreign objects raise anything
+        reason = printable(str(error).strip().split("\n")[0]).rstrip(".")
+        raise DataError(
+            f"{what} must be an array or a table, got a {type(values).__name__} that cannot be read as "
+            f"one: {reason:.200}. Convert it to a pandas data frame or a NumPy array."
+        ) from None
+
+
+def _arrow(values: Any, what: str) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.interchange
+    except ImportError:
+        raise MissingExtraError(
+            f"{what} is a {type(values).__name__}, which needs pyarrow to be read, and that is not "
+            "installed. Run: pip install 'epiloss[files]'"
+        ) from None
+    return pyarrow
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that another one was most likely meant to be; None if there is none like it.
+
+    Examples
+    --------
+    >>> nearest_name("Label", ["age", "label_y", "label"]), nearest_name("score", ["age"])
+    ('label', None)
+    """
+    known = {one.casefold(): one for one in reversed(list(names))}  # of equal ones the first
+    asked = name.casefold()
+    close = difflib.get_close_matches(asked, list(known), n=1)
+    if not close and len(asked) >= _LEAST:
+        close = sorted((one for one in known if asked in one), key=len)[:1]
+    return known[close[0]] if close else None
+
+
+def no_column(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence on a column that is not there: what was meant, or what there is.
+
+    Examples
+    --------
+    >>> no_column("Age", ["age", "sex"]), no_column("bmi", ["age", "sex"])
+    ("did you mean 'age'?", 'it has age, sex.')
+    """
+    known = list(names)
+    meant = nearest_name(name, known)
+    if meant is not None:
+        return f"did you mean {meant!r}?"
+    more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
+    return f"it has {', '.join(f'{one:.30}' for one in known[:_SHOWN])}{more}."

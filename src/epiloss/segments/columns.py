@@ -1,0 +1,182 @@
+"""Columns as a few codes, and the sides of their splits: what a segment may ask of a row.
+
+A number is cut at up to 62 quantiles, rounded to as few digits as keep them in their place; the search
+begins with every few of them. A category is a code of its own if it has enough rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._kernels.reference_trees import Bytes
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.learning.encoding import edges_of
+from epiloss.input.features import Features
+from epiloss.partition.descriptions import Step
+from epiloss.segments.gaps import Mask
+
+MISSING, OTHER, N_CODES = 64, 65, 66
+_CELLS = 8  # that the values of a number are put together to, at first
+_CATEGORIES = 16  # that have a code each
+_SAMPLED = 4_096  # rows that quantiles are found from
+_DIGITS = 12
+_FILLINGS, _TINY = 20, 1e-12
+_MOVED = 0.004  # of the rows, that rounding an edge may move to its other side
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a split: the codes of a column that are on it, and the split."""
+
+    column: int
+    allowed: Mask
+    step: Step
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """The codes of a column, the cells that these form at first, and all sides of its splits.
+
+    ``fine`` (sides, codes) and ``coarse`` (some of the sides, cells) are 1 for what is on a side;
+    ``places`` are those of the coarse sides among all.
+    """
+
+    codes: Bytes
+    cells: Bytes
+    sides: tuple[Side, ...]
+    fine: Floats
+    coarse: Floats
+    places: Codes
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells."""
+        return int(self.coarse.shape[1])
+
+    @classmethod
+    def of(cls, codes: Bytes, cell_of: Bytes, sides: list[Side]) -> CodedColumn:
+        """Gather sides; those that cut through no cell are coarse."""
+        fine = np.array([side.allowed for side in sides], float).reshape(len(sides), N_CODES)
+        n_cells = int(cell_of.max()) + 1
+        used = np.bincount(codes, minlength=N_CODES) > 0
+        one_hot = np.zeros((N_CODES, n_cells))
+        one_hot[np.flatnonzero(used), cell_of[used]] = 1.0
+        share = fine @ one_hot / np.maximum(one_hot.sum(axis=0), 1.0)
+        whole = np.flatnonzero(((share == 0) | (share == 1)).all(axis=1) & (share > 0).any(axis=1))
+        return cls(codes, cell_of[codes], tuple(sides), fine, share[whole], whole)
+
+
+def coded_columns(features: Features, least: float) -> tuple[CodedColumn, ...]:
+    """Code all columns that have two values; categories have at least ``least`` rows each."""
+    found = (
+        _category(features, j, least) if j in features.categories else _number(features, j)
+        for j in range(features.n_columns)
+    )
+    return tuple(column for column in found if len(column.places))
+
+
+def _number(features: Features, j: int) -> CodedColumn:
+    values = np.asarray(features.column(j), float)
+    missing = np.isnan(values)
+    some = np.unique(np.linspace(0, len(values) - 1, min(len(values), _SAMPLED)).astype(np.int64))
+    edges = edges_of(values[some][None])[0]
+    edges = edges[np.isfinite(edges)]
+    if j not in features.dtypes:
+        edges = rounded(edges, np.sort(values[some][~missing[some]]))
+    codes = np.searchsorted(edges, values).astype(np.uint8)
+    codes[missing] = MISSING
+    cell_of = np.zeros(N_CODES, np.uint8)
+    cell_of[:MISSING] = _cells(np.bincount(codes, minlength=N_CODES)[:MISSING])
+    cell_of[MISSING] = cell_of[:MISSING].max() + 1
+    has_missing = bool(missing.any())
+    return CodedColumn.of(codes, cell_of, list(_number_sides(j, edges, has_missing)))
+
+
+def _cells(count: Codes) -> Codes:
+    """Return the cell of each code, by its rows; one that many rows have uses up a single cell.
+
+    Examples
+    --------
+    >>> _cells(np.array([960, 10, 10, 10, 10])).tolist()
+    [0, 2, 4, 5, 7]
+    """
+    mass = count.astype(float)
+    for _ in range(_FILLINGS):
+        mass = np.minimum(mass, mass.sum() / _CELLS)
+    middle = np.cumsum(mass) - mass / 2
+    cells = middle * _CELLS / max(float(mass.sum()), _TINY)
+    return np.asarray(np.minimum(cells, _CELLS - 1), np.int64)
+
+
+def _number_sides(j: int, edges: Floats, has_missing: bool) -> Iterator[Side]:
+    """Yield both sides of each edge, without missing values, and these."""
+    code = np.arange(N_CODES)
+    for place, edge in enumerate(edges.tolist()):
+        yield Side(j, code <= place, Step(j, False, edge, left=True, missing_left=False))
+        above = (code > place) & (code < MISSING)
+        yield Side(j, above, Step(j, False, edge, left=False, missing_left=True))
+    if has_missing:
+        for left in (True, False):
+            side = (code == MISSING) != left
+            yield Side(j, side, Step(j, False, np.inf, left=left, missing_left=False))
+
+
+def rounded(edges: Floats, ordered: Floats) -> Floats:
+    """Return edges in the fewest digits that move almost none of the sorted values to another side.
+
+    Examples
+    --------
+    >>> rounded(np.array([0.2519, 0.7503]), np.linspace(0, 1, 1_001)).tolist()
+    [0.25, 0.75]
+    >>> rounded(np.array([30.5, 31.5]), np.repeat([30.0, 31.0, 32.0], 100)).tolist()
+    [30.0, 31.0]
+    """
+    most = _MOVED * len(ordered)
+    rank = np.searchsorted(ordered, edges, side="right")
+    found = [_rounded(edge, at, ordered, most) for edge, at in zip(edges.tolist(), rank, strict=True)]
+    return np.unique(np.array(found, float))
+
+
+def _rounded(edge: float, rank: np.int64, ordered: Floats, most: float) -> float:
+    unit = 10.0 ** (np.floor(np.log10(abs(edge))) if edge else 0.0)
+    for digits in range(-1, _DIGITS):
+        step = unit / 10.0**digits
+        for near in (np.rint(edge / step), np.floor(edge / step)):
+            near = float(f"{near * step:.{_DIGITS}g}")
+            if abs(np.searchsorted(ordered, near, side="right") - rank) <= most:
+                return near
+    return edge
+
+
+def _category(features: Features, j: int, least: float) -> CodedColumn:
+    values = np.asarray(features.column(j), float)
+    missing = np.isnan(values)
+    category = np.where(missing, 0, values).astype(np.int64)
+    count = np.bincount(category[~missing], minlength=1)
+    frequent = np.argsort(-count, kind="stable")[:_CATEGORIES]
+    frequent = frequent[count[frequent] >= max(least, 1)]
+    table = np.full(len(count), OTHER, np.uint8)
+    table[frequent] = np.arange(len(frequent))
+    codes = np.where(missing, MISSING, table[category]).astype(np.uint8)
+    cell_of = np.zeros(N_CODES, np.uint8)
+    cell_of[: len(frequent)] = np.arange(len(frequent))
+    cell_of[OTHER], cell_of[MISSING] = len(frequent), len(frequent) + 1
+    sides = list(_category_sides(j, frequent, codes))
+    return CodedColumn.of(codes, cell_of, sides)
+
+
+def _category_sides(j: int, frequent: Codes, codes: NDArray[np.uint8]) -> Iterator[Side]:
+    code = np.arange(N_CODES)
+    named = [(place, float(one)) for place, one in enumerate(frequent.tolist())]
+    if (codes == MISSING).any():
+        named.append((MISSING, float("nan")))
+    # of two categories each is what the other is not
+    ways = (True, False) if len(np.unique(codes)) > 2 else (True,)
+    for place, category in named:
+        for left in ways:
+            step = Step(j, True, category, left=left, missing_left=False)
+            yield Side(j, (code == place) == left, step)

@@ -1,0 +1,209 @@
+"""Finding segments, and confirming them.
+
+One after the other: the best segment of the rows that no segment before it holds. It is told if the
+search finds so much in at most one of twenty problems where nothing is there, and if what is found on
+each four fifths of the rows holds on the other fifth. Its gap is made smaller by what the search alone
+adds. Of many rows half find segments, and the others measure them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from epiloss._threads import limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.inference import adjusted_pvalues
+from epiloss.estimation.twins.design import dealt, in_order
+from epiloss.input.tasks import BinaryProblem
+from epiloss.segments.columns import CodedColumn, coded_columns
+from epiloss.segments.gaps import CentredRows, Gap, Mask
+from epiloss.segments.inference import Noise, replayed
+from epiloss.segments.search import Found, Scan
+
+MOST = 10  # segments
+LEAST_SHARE, LEAST_ROWS = 0.01, 50  # of a segment
+_FEWEST = 200  # rows that are searched
+_MANY, _FINDING = 20_000, 20_000  # rows that are divided, and those that find at most
+_FOLDS = 5
+_HOLDS = 1.28  # z-score that is asked of rows that did not find a segment: by chance one of ten
+_PROMISING = 0.5  # p-value up to which other rows are asked
+_OVERLAP = 0.5  # of a segment's rows, that those before it may hold
+_MOST_TRIES = 15
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A segment that is told: its conditions, its rows, and what was measured.
+
+    ``gap`` and ``stderr`` are adjusted for the search, as is the p-value.
+    """
+
+    found: Found
+    inside: Mask
+    measured: Gap
+    gap: float
+    stderr: float
+    pvalue: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """The rows of a problem in the order of their scores, coded."""
+
+    problem: BinaryProblem
+    units: Codes | None
+    columns: tuple[CodedColumn, ...]
+    order: Codes
+    generator: np.random.Generator
+
+    @classmethod
+    def of(cls, problem: BinaryProblem, generator: np.random.Generator) -> Search:
+        """Put rows in order and code their features."""
+        order, units = in_order(problem)
+        ordered = problem.take(order)
+        assert ordered.features is not None
+        columns = coded_columns(ordered.features, _least(len(order)))
+        return cls(ordered, units, columns, order, generator)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.order)
+
+    @property
+    def least(self) -> float:
+        """The fewest rows of a segment."""
+        return _least(self.n_rows)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there are rows enough, and columns to part them by."""
+        return bool(self.columns) and self.n_rows >= _FEWEST
+
+    @cached_property
+    def noise(self) -> Noise:
+        """What the search finds where nothing is there."""
+        share = self.least / self.n_rows
+        return replayed(self.problem, self.units, self.columns, share)
+
+    def confirmed(self, level: float) -> list[Confirmed]:
+        """Return the segments that are told."""
+        if not self.is_possible:
+            return []
+        with limited_threads():
+            return self._divided(level) if self.n_rows > _MANY else self._cross_fitted(level)
+
+    def passed(self, level: float) -> list[int]:
+        """Return the features of which no single condition finds a gap."""
+        if not self.is_possible:
+            return []
+        with limited_threads():
+            everything = np.arange(self.n_rows)
+            centred = CentredRows.of(self.problem, everything)
+            scan = Scan(self.columns, everything, centred.spread, self.least)
+            pvalues = self.noise.column_pvalues(scan.column_squares(centred.residual))
+        adjusted = adjusted_pvalues(pvalues, "max")
+        features = [column.sides[0].column for column in self.columns]
+        return [j for j, pvalue in zip(features, adjusted, strict=True) if pvalue > 1 - level]
+
+    def best(self, rows: Codes) -> tuple[Found, float] | None:
+        """Return the best segment of some rows, and the square of its z-score before it was refined."""
+        centred = CentredRows.of(self.problem, rows)
+        scan = Scan(self.columns, rows, centred.spread, self.least * len(rows) / self.n_rows)
+        found = scan.best(centred.residual)
+        if found is None:
+            return None
+        worth = (self.noise.single, self.noise.mean)
+        return scan.refined(found, centred.residual, worth), found.square
+
+    def _in_turn(self, rows: Codes) -> Iterator[tuple[Found, float, Codes]]:
+        """Yield the best segments of rows one after the other, with the rows that each was found on."""
+        for _ in range(_MOST_TRIES):
+            best = self.best(rows) if len(rows) >= _FEWEST else None
+            if best is None:
+                return
+            yield (*best, rows)
+            rows = rows[~best[0].holds(self.columns)[rows]]
+
+    def _cross_fitted(self, level: float) -> list[Confirmed]:
+        """Return segments found on all rows, if they hold on each fifth when found on the others."""
+        everything = np.arange(self.n_rows)
+        centred = CentredRows.of(self.problem, everything)
+        part = dealt(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
+        told: list[Confirmed] = []
+        covered = np.zeros(self.n_rows, bool)
+        for found, square, rows in self._in_turn(everything):
+            pvalue = self.noise.pvalue(square)
+            if pvalue > 1 - level or len(told) == MOST:
+                break
+            inside = found.holds(self.columns)
+            is_new = (inside & covered).sum() <= _OVERLAP * inside.sum()
+            covered |= inside
+            one = self._adjusted(found, inside, centred.gap(inside), pvalue)
+            is_clear = found.sign * one.gap > float(ndtri((1 + level) / 2)) * one.stderr
+            if is_new and is_clear and self._held_out(rows, part[rows]) >= _HOLDS:
+                told.append(one)
+        return told
+
+    def _adjusted(self, found: Found, inside: Mask, gap: Gap, pvalue: float) -> Confirmed:
+        kept, wider = self.noise.kept(found.square), self.noise.widening(found.square)
+        return Confirmed(found, inside, gap, kept * gap.value, wider * gap.stderr, pvalue)
+
+    def _held_out(self, rows: Codes, part: Codes) -> float:
+        """Return the z-score of what is found on four fifths of rows, on the other fifth, over all."""
+        total, variance = 0.0, 0.0
+        for k in range(_FOLDS):
+            best, others = self.best(rows[part != k]), rows[part == k]
+            if best is None or len(others) < 2:
+                continue
+            centred = CentredRows.of(self.problem, others)
+            influence = centred.influence(best[0].holds(self.columns)[others].astype(float))
+            total += best[0].sign * float(influence.sum())
+            variance += _square_sum(influence, centred.clusters)
+        return total / np.sqrt(variance) if variance > 0 else 0.0
+
+    def _divided(self, level: float) -> list[Confirmed]:
+        """Return segments found on some rows that hold on all others."""
+        n_parts = max(round(self.n_rows / _FINDING), 2)
+        finds = dealt(self.problem.scores, self.units, n_parts, self.generator) == 0
+        others = np.flatnonzero(~finds)
+        centred = CentredRows.of(self.problem, others)
+        candidates: list[Confirmed] = []
+        covered = np.zeros(self.n_rows, bool)
+        for found, square, _ in self._in_turn(np.flatnonzero(finds)):
+            if self.noise.pvalue(square) > _PROMISING:
+                break
+            inside = found.holds(self.columns)
+            is_new = (inside & covered).sum() <= _OVERLAP * inside.sum()
+            covered |= inside
+            gap = centred.gap(inside[others])
+            if is_new and gap.n > 1:
+                pvalue = float(2 * ndtr(-gap.z * found.sign))
+                candidates.append(Confirmed(found, inside, gap, gap.value, gap.stderr, pvalue))
+        return _holm(candidates, 1 - level)[:MOST]
+
+
+def _holm(candidates: list[Confirmed], most: float) -> list[Confirmed]:
+    """Return those whose p-values, adjusted for the number of candidates, are small enough."""
+    told, largest = [], 0.0
+    for place, one in enumerate(sorted(candidates, key=lambda one: one.pvalue)):
+        largest = max(largest, min(one.pvalue * (len(candidates) - place), 1.0))
+        if largest > most:
+            break
+        told.append(replace(one, pvalue=largest))
+    return told
+
+
+def _least(n_rows: int) -> float:
+    return max(LEAST_ROWS, LEAST_SHARE * n_rows)
+
+
+def _square_sum(influence: Floats, clusters: Codes | None) -> float:
+    """Return the sum of squares over rows, or over clusters."""
+    sums = influence if clusters is None else np.bincount(clusters, influence)
+    return float(sums @ sums)

@@ -1,0 +1,105 @@
+"""The gap of a group: its rate less the rate of all rows with the same scores.
+
+With ``r`` what labels are beyond their mean given the score, and ``g`` the rows of the group,
+
+    gap = sum(w g r) / sum(w g),
+
+and a row adds ``w (g - E[g | S]) r`` to its error: a group moves the curve that it is compared with, and
+is the less informative the better the score tells who belongs to it (a partial regression).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._threads import dot
+from epiloss._typing import Codes, Floats
+from epiloss.estimation.influence import Influence
+from epiloss.estimation.twins.centring import ScoreBasis
+from epiloss.input.tasks import BinaryProblem
+
+_EDGE = 0.005  # that the curve is kept from 0 and 1 in variances
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What is measured of a group; ``stderr`` is that of the gap."""
+
+    n: int
+    share: float
+    score_mean: float
+    rate: float
+    value: float
+    stderr: float
+
+    @property
+    def expected(self) -> float:
+        """The rate of all rows with the same scores."""
+        return self.rate - self.value
+
+    @property
+    def z(self) -> float:
+        """The gap in standard errors; 0 where these are unknown."""
+        return self.value / self.stderr if self.stderr > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """Rows in the order of their scores, and the mean of their labels given the score."""
+
+    scores: Floats
+    labels: Floats
+    weights: Floats | None
+    clusters: Codes | None
+    basis: ScoreBasis
+    curve: Floats
+
+    @classmethod
+    def of(cls, problem: BinaryProblem, rows: Codes) -> CentredRows:
+        """Centre some rows of a problem whose rows are in the order of their scores."""
+        scores, labels = problem.scores[rows], problem.labels[rows]
+        weights = None if problem.weights is None else problem.weights[rows]
+        clusters = None if problem.clusters is None else problem.clusters[rows]
+        basis = ScoreBasis.of(scores, weights)
+        return cls(scores, labels, weights, clusters, basis, basis.mean(labels[None])[0])
+
+    @property
+    def weight(self) -> Floats:
+        """The weight of each row."""
+        return np.ones(len(self.labels)) if self.weights is None else self.weights
+
+    @property
+    def residual(self) -> Floats:
+        """What each label is beyond its mean, times the row's weight."""
+        return (self.labels - self.curve) * self.weight
+
+    @property
+    def spread(self) -> Floats:
+        """The variance of each residual where features tell nothing beyond the score."""
+        curve = np.clip(self.curve, _EDGE, 1 - _EDGE)
+        return curve * (1 - curve) * self.weight**2
+
+    def influence(self, group: Floats) -> Floats:
+        """Return what each row adds to the sum of residuals over a group, given as 0 and 1."""
+        beyond = group - self.basis.mean(group[None])[0]
+        return np.asarray(beyond * self.residual * self.basis.inflation**2, float)
+
+    def gap(self, inside: Mask) -> Gap:
+        """Measure a group."""
+        weight, group = self.weight, inside.astype(float)
+        mass = dot(weight, group)
+        if mass == 0:
+            return Gap(0, 0.0, float("nan"), float("nan"), 0.0, float("nan"))
+        influence = self.influence(group) / mass
+        return Gap(
+            n=int(inside.sum()),
+            share=mass / float(weight.sum()),
+            score_mean=dot(weight * group, self.scores) / mass,
+            rate=dot(weight * group, self.labels) / mass,
+            value=float(influence.sum()),
+            stderr=Influence(influence).stderr(self.clusters),
+        )

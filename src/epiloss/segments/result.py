@@ -1,0 +1,166 @@
+"""Segments as a result: what is told of each, and how they print."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+
+from epiloss._saving import for_json
+from epiloss._typing import Codes
+from epiloss.number_format import rate_spec
+from epiloss.partition.descriptions import Condition
+from epiloss.table import Table, aligned
+
+NO_ROWS = "The rows of this audit were not kept: run it again to search for segments."
+_NONE_FOUND = "No segment found whose rate differs from that of rows with equal scores."
+_ADJUSTED = "Gaps are adjusted for the search, so they are smaller than rate less expected rate."
+_MOST_NAMES = 12  # of columns that are listed as passed
+_ROUNDING = 1e-9
+_COLUMNS = (
+    "description", "n", "share", "score_mean", "rate", "expected", "gap", "low", "high", "pvalue",
+    "direction", "cost", "part_of_grouping_loss",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A group of rows whose rate differs from that of all rows with the same scores.
+
+    ``gap`` is that difference, with its interval from ``low`` to ``high``. It is adjusted for the
+    search, which prefers groups that were lucky: usually it is smaller than ``rate - expected``, the
+    difference in these rows. ``cost`` is what the segment adds to the grouping loss, and
+    ``part_of_grouping_loss`` its part of the whole, None where that is not above 0.
+    """
+
+    description: str
+    conditions: tuple[Condition, ...] = field(repr=False)
+    n: int
+    share: float
+    score_mean: float
+    rate: float
+    expected: float
+    gap: float
+    low: float
+    high: float
+    pvalue: float  # adjusted for all segments that were looked at
+    cost: float
+    part_of_grouping_loss: float | None = None
+    rows: Codes = field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
+
+    @property
+    def direction(self) -> str:
+        """Whether the scores of these rows are too low ("under-predicted") or too high."""
+        return "under-predicted" if self.gap > 0 else "over-predicted"
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether the gap is smaller than the difference in these rows."""
+        return abs(self.gap) < abs(self.rate - self.expected) - _ROUNDING
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values."""
+        plain: dict[str, Any] = for_json({name: getattr(self, name) for name in _COLUMNS})
+        return plain
+
+    def __str__(self) -> str:
+        spec = rate_spec(self.rate, self.expected)
+        return (
+            f"{self.description}: {self.n:,} rows, rate {self.rate:{spec}} where equal scores have "
+            f"{self.expected:{spec}}, gap {_points(self.gap)} points "
+            f"[{_points(self.low)}, {_points(self.high)}]"
+        )
+
+
+@dataclass(frozen=True)
+class Segments(Sequence[Segment]):
+    """The segments of an audit, the one that costs most first.
+
+    ``passed`` are the columns that were checked without finding a gap. ``note`` says what was not
+    possible, if anything.
+    """
+
+    segments: tuple[Segment, ...]
+    passed: tuple[str, ...] = ()
+    note: str = ""
+
+    @overload
+    def __getitem__(self, place: int) -> Segment: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Segment, ...]: ...
+    def __getitem__(self, place: int | slice) -> Segment | tuple[Segment, ...]:
+        return self.segments[place]
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    @property
+    def table(self) -> Table:
+        """The segments as a table, one row each."""
+        return Table(
+            {name: np.array([getattr(one, name) for one in self.segments]) for name in _COLUMNS}
+        )
+
+    def to_pandas(self) -> Any:
+        """Return the segments as a pandas data frame."""
+        return self.table.to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rows as plain values."""
+        segments = [one.to_dict() for one in self.segments]
+        return {"segments": segments, "passed": list(self.passed), "note": self.note}
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        table = aligned(self._cells()) if self.segments else []
+        return "\n".join([*table, *self._remarks()])
+
+    def _repr_html_(self) -> str:
+        """Return the segments for a notebook."""
+        remarks = "".join(f"<p>{html.escape(one)}</p>" for one in self._remarks())
+        if not self.segments:
+            return remarks
+        header, *rows = ([html.escape(cell) for cell in row] for row in self._cells())
+        head = "".join(f"<th>{cell}</th>" for cell in header)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{remarks}"
+
+    def _cells(self) -> list[list[str]]:
+        header = ["segment", "rows", "share", "score", "rate", "expected", "gap (points)", "p", ""]
+        return [header, *map(_cells_of, self.segments)]
+
+    def _remarks(self) -> list[str]:
+        lines = []
+        if not self.segments and not self.note:
+            lines.append(_NONE_FOUND)
+        if any(one.is_adjusted for one in self.segments):
+            lines.append(_ADJUSTED)
+        if self.passed:
+            shown = ", ".join(self.passed[:_MOST_NAMES])
+            more = len(self.passed) - _MOST_NAMES
+            lines.append(f"No gap found for {shown}{f' and {more:,} more' if more > 0 else ''}.")
+        return [*lines, self.note] if self.note else lines
+
+
+def _cells_of(one: Segment) -> list[str]:
+    spec = rate_spec(one.score_mean, one.rate, one.expected)
+    gap = f"{_points(one.gap)} [{_points(one.low)}, {_points(one.high)}]"
+    rates = [format(value, spec) for value in (one.score_mean, one.rate, one.expected)]
+    pvalue = f"{one.pvalue:.1g}" if one.pvalue >= 1e-15 else "<1e-15"
+    return [one.description, f"{one.n:,}", f"{one.share:.1%}", *rates, gap, pvalue, one.direction]
+
+
+def _points(gap: float) -> str:
+    """Return a difference of rates in points.
+
+    Examples
+    --------
+    >>> _points(0.0834), _points(-0.00123)
+    ('+8.3', '-0.12')
+    """
+    return f"{100 * gap:+.1f}" if abs(gap) >= 0.01 else f"{100 * gap:+.2f}"

@@ -1,0 +1,67 @@
+"""Groups that are known beforehand: their gaps, with intervals and adjusted p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from epiloss._typing import Codes
+from epiloss.estimation.inference import adjusted_pvalues
+from epiloss.input.problem import Groups
+from epiloss.input.tasks import BinaryProblem
+from epiloss.segments.gaps import CentredRows, Gap
+from epiloss.table import Table
+
+
+def measured_groups(problem: BinaryProblem, codes: Codes, n_groups: int) -> list[Gap]:
+    """Return the gap of each group, by the code of each row's."""
+    order = np.lexsort((problem.labels, problem.scores))
+    centred, codes = CentredRows.of(problem, order), codes[order]
+    return [centred.gap(codes == k) for k in range(n_groups)]
+
+
+def gap_pvalues(gaps: Sequence[Gap]) -> list[float]:
+    """Return the two-sided p-values of no gap; 1 where a group is too small to tell."""
+    return [float(2 * ndtr(-abs(gap.z))) for gap in gaps]
+
+
+def subgroup_gaps(problem: BinaryProblem, groups: Groups, *, level: float = 0.95) -> Table:
+    """Return one row for each group: its rate against that of all rows with the same scores.
+
+    Columns are ``subgroup``, ``n``, ``share``, ``score_mean``, ``rate``, ``expected``, ``gap`` with
+    ``low`` and ``high``, ``pvalue``, and ``pvalue_adjusted`` for the number of groups (step-down, the
+    chance of a single false one). A gap of 0 is what fairness calls sufficiency, or calibration within
+    groups given the calibrated score: it does not ask for equal rates or equal errors.
+
+    Examples
+    --------
+    >>> from epiloss.input.tasks import BinaryProblem
+    >>> from epiloss.scoring import Brier
+    >>> rng = np.random.default_rng(0)
+    >>> scores, codes = rng.random(4_000), rng.integers(0, 2, 4_000)
+    >>> labels = (rng.random(4_000) < 0.8 * scores + 0.2 * codes).astype(float)
+    >>> problem = BinaryProblem(None, scores, labels, Brier(), None, None, None, None)
+    >>> table = subgroup_gaps(problem, Groups(codes, ("a", "b")))
+    >>> [(str(name), round(float(gap), 1)) for name, gap in zip(table["subgroup"], table["gap"])]
+    [('a', -0.1), ('b', 0.1)]
+    """
+    gaps = measured_groups(problem, groups.codes, len(groups.names))
+    pvalues = np.array(gap_pvalues(gaps), float)
+    value, stderr = (np.array([getattr(gap, name) for gap in gaps]) for name in ("value", "stderr"))
+    reach = float(ndtri((1 + level) / 2)) * stderr
+    return Table(
+        {
+            "subgroup": np.array(groups.names, object),
+            **{
+                name: np.array([getattr(gap, name) for gap in gaps])
+                for name in ("n", "share", "score_mean", "rate", "expected")
+            },
+            "gap": value,
+            "low": value - reach,
+            "high": value + reach,
+            "pvalue": pvalues,
+            "pvalue_adjusted": adjusted_pvalues(pvalues, "max"),
+        }
+    )
