@@ -55,6 +55,12 @@ class Verdict:
     matters: float
     rows: int | None = None
 
+    @property
+    def reason(self) -> str:
+        """The sentence without the word that it begins with."""
+        first, found, rest = self.sentence.partition(": ")
+        return f"{rest[:1].upper()}{rest[1:]}" if found and "." not in first else self.sentence
+
     def __str__(self) -> str:
         return self.sentence
 

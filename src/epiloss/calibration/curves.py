@@ -5,13 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._typing import Codes, Floats
-from epiloss.calibration.halves import dealt, even_halves, sorted_rows
+from epiloss.calibration.breaks import (
+    Breaks,
+    are_copies,
+    find_jumps,
+    is_rough,
+    pieces,
+    repeated,
+    repeated_enough,
+)
+from epiloss.calibration.clusters import design_effect
+from epiloss.calibration.halves import dealt, even_halves, shuffled_ties, sorted_rows
 from epiloss.calibration.smoothers import (
     DistinctScores,
     WindowedLines,
@@ -24,6 +34,7 @@ from epiloss.calibration.smoothers import (
 from epiloss.errors import DataError, OptionError
 
 Curve = Callable[[Floats], Floats]
+_REACH = 2.0**-11  # of the distance to 0 or 1, in which rows count as having one score
 FINEST = 20_000  # smoothers work on at most so many scores: finer steps than any curve needs
 
 
@@ -41,6 +52,26 @@ class InterpolatedCurve:
         curve: Floats = kernel().interpolate(self.scores, self.values, scores)
         return curve
 
+    def with_own(self, scores: Floats, rates: Floats) -> InterpolatedCurve:
+        """Return the curve with some scores that have rates of their own, beside which it is as it was.
+
+        Their reach is the width of the finest cells in which scores are counted beyond memory.
+        """
+        gap = np.diff(scores, prepend=-1.0, append=2.0)
+        reach = _REACH * np.minimum(scores, 1 - scores) + 2.0**-38
+        reach = np.minimum(reach, np.minimum(gap[1:], gap[:-1]) / 4)
+        near, far = reach[:, None] * [-1, 1], reach[:, None] * [-1.01, 1.01]
+        left = np.searchsorted(scores, self.scores) - 1
+        places = np.clip([left, left + 1], 0, len(scores) - 1)
+        apart = (np.abs(self.scores - scores[places]) > 1.01 * reach[places]).all(axis=0)
+        beside = scores[:, None] + far
+        knots = np.concatenate([self.scores[apart], (scores[:, None] + near).ravel(), beside.ravel()])
+        values = [self.values[apart], np.repeat(rates, 2), self(beside.ravel())]
+        order = np.argsort(knots, kind="stable")
+        knots, height = knots[order], np.concatenate(values)[order]
+        rises = np.concatenate([[True], knots[1:] > knots[:-1]])
+        return InterpolatedCurve(knots[rises], height[rises])
+
 
 class CurveFitter(ABC):
     """A way to estimate the calibration curve ``C(s) = E[Y | S = s]``."""
@@ -48,6 +79,12 @@ class CurveFitter(ABC):
     @abstractmethod
     def fit_distinct(self, rows: DistinctScores) -> Curve:
         """Fit the curve to rows gathered by score."""
+
+    def fit_pair(
+        self, a: DistinctScores, b: DistinctScores, both: DistinctScores
+    ) -> tuple[Curve, Curve]:
+        """Fit a curve to either half of the rows; ``both`` are all of them."""
+        return self.fit_distinct(a), self.fit_distinct(b)
 
     def fit(self, scores: Floats, labels: Floats, weights: Floats | None = None) -> Curve:
         """Fit the curve to rows."""
@@ -75,18 +112,71 @@ class LocalLinear(CurveFitter):
     coarse: int = 1_000  # blocks that tell which window is best
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
+        """Fit the curve, in pieces where it has jumps, and scores that repeat enough by themselves."""
+        return self._fit(rows, self._breaks(rows), rows.scores)
+
+    def fit_pair(
+        self, a: DistinctScores, b: DistinctScores, both: DistinctScores
+    ) -> tuple[Curve, Curve]:
+        """Fit two curves that break at the same scores."""
+        breaks = self._breaks(both)
+        return self._fit(a, breaks, both.scores), self._fit(b, breaks, both.scores)
+
+    def _breaks(self, rows: DistinctScores) -> Breaks:
+        own = repeated_enough(rows)
+        some = repeated(rows) & ~own
+        if some.any() and not rows.of_clusters:
+            # a window would follow rough rates in part, and so hide that they are
+            left = rows.take(~own).independent()
+            terms = log_odds_terms(left.scores)
+            smooth = calibrated(terms, beta_calibration(left, terms))[some[~own]]
+            if are_copies(rows.take(some), smooth):
+                rows = replace(rows, n_labels=np.ones(len(own)))
+            elif is_rough(rows.take(some), smooth):
+                own |= some
+        if own.all():
+            return Breaks(rows.scores, np.zeros(0))
+        left = (rows.take(~own) if own.any() else rows).independent()
+        return Breaks(rows.scores[own], find_jumps(left.in_blocks(self.coarse), self._best_lines))
+
+    def _fit(self, rows: DistinctScores, breaks: Breaks, among: Floats) -> Curve:
+        own = breaks.owners(rows, among)
+        if not own.any():
+            return self._in_pieces(rows, breaks.jumps)
+        if own.all():
+            return InterpolatedCurve(rows.scores, rows.label_mean)
+        curve = self._in_pieces(rows.take(~own), breaks.jumps)
+        return curve.with_own(rows.scores[own], rows.label_mean[own])
+
+    def _in_pieces(self, rows: DistinctScores, jumps: Floats) -> InterpolatedCurve:
+        parts = [self._smooth(piece) for piece in pieces(rows.independent(), jumps)]
+        if len(parts) == 1:
+            return parts[0]
+        scores, values = ([getattr(one, name) for one in parts] for name in ("scores", "values"))
+        return InterpolatedCurve(np.concatenate(scores), np.concatenate(values))
+
+    def _smooth(self, rows: DistinctScores) -> InterpolatedCurve:
         """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
         rows = rows.in_blocks(self.finest)
-        mass = float(rows.weight.sum())
-        narrowest, widest = math.log(min(30.0, mass)), math.log(2 * mass)
-        windows = np.exp(np.linspace(narrowest, widest, self.n_windows))
         blocks = rows.in_blocks(self.coarse)
         terms = log_odds_terms(blocks.scores)
         coefficients = beta_calibration(blocks, terms)
         rough = WindowedLines.prepare(blocks, calibrated(terms, coefficients))
+        windows = self._windows(rows)
         best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
         lines = WindowedLines.prepare(rows, calibrated(log_odds_terms(rows.scores), coefficients))
         return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
+
+    def _windows(self, rows: DistinctScores) -> Floats:
+        mass = float(rows.weight.sum())
+        narrowest, widest = math.log(min(30.0, mass)), math.log(2 * mass)
+        return np.exp(np.linspace(narrowest, widest, self.n_windows))
+
+    def _best_lines(self, blocks: DistinctScores) -> tuple[float, WindowedLines]:
+        """Return the least leave-one-out error, and the lines that have it in some window."""
+        terms = log_odds_terms(blocks.scores)
+        lines = WindowedLines.prepare(blocks, calibrated(terms, beta_calibration(blocks, terms)))
+        return float(lines.leave_one_out(self._windows(blocks)).min()), lines
 
 
 @dataclass(frozen=True)
@@ -189,6 +279,7 @@ def fit_curve_pair(
         return curve, curve
     if weights is None and clusters is None and ((labels == 0) | (labels == 1)).all():
         scores, labels = sorted_rows(scores, labels)
+        labels = labels[shuffled_ties(scores, generator)]
         halves = dealt(len(scores), generator)
     else:
         order = np.argsort(scores)  # equal scores are told apart by what the rows hold
@@ -196,8 +287,10 @@ def fit_curve_pair(
         weights = None if weights is None else weights[order]
         clusters = None if clusters is None else clusters[order]
         halves = even_halves(scores, labels, weights, clusters, generator)
-    a, b = (_fit_on(fitter, scores, labels, weights, half) for half in halves)
-    return a, b
+    effect = None if clusters is None else design_effect(scores, labels, weights, clusters)
+    both = DistinctScores.gather(scores, labels, weights, effect)
+    a, b = (_gathered(scores, labels, weights, effect, half) for half in halves)
+    return fitter.fit_pair(a, b, both)
 
 
 def fit_vector_curve_pair(
@@ -255,7 +348,12 @@ def cell_mean_pair(
     return pair[0], pair[1]
 
 
-def _fit_on(
-    fitter: CurveFitter, scores: Floats, labels: Floats, weights: Floats | None, rows: Codes
-) -> Curve:
-    return fitter.fit(scores[rows], labels[rows], None if weights is None else weights[rows])
+def _gathered(
+    scores: Floats,
+    labels: Floats,
+    weights: Floats | None,
+    effect: float | None,
+    rows: Codes,
+) -> DistinctScores:
+    some = None if weights is None else weights[rows]
+    return DistinctScores.gather(scores[rows], labels[rows], some, effect)

@@ -23,11 +23,32 @@ def even_halves(
         unit = np.unique(clusters, return_inverse=True)[1]
     n = np.bincount(unit)
     keys = [np.bincount(unit, values) / n for values in (labels, scores)]
+    if len(n) < len(scores):
+        keys[1] = keys[1].round(12)  # means of equal scores are equal, however they are rounded
     if weights is not None or clusters is not None:
         keys.insert(0, np.bincount(unit, weights).astype(float))
+    order = np.lexsort(keys)
+    order = order[shuffled_ties(keys[-1][order], generator)]
     second = np.zeros(len(n), bool)
-    second[np.lexsort(keys)[dealt(len(n), generator)[1]]] = True
+    second[order[dealt(len(n), generator)[1]]] = True
     return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])
+
+
+def shuffled_ties(ordered: Floats, generator: np.random.Generator) -> Codes | slice:
+    """Return an order in which equal scores, of those in order, come by chance.
+
+    Dealt by their labels, halves would have the same rates at each score: their errors would be one.
+
+    Examples
+    --------
+    >>> shuffled_ties(np.array([0.1, 0.2]), np.random.default_rng(0))
+    slice(None, None, None)
+    >>> shuffled_ties(np.array([0.1, 0.1, 0.2]), np.random.default_rng(1))[2]
+    np.int64(2)
+    """
+    if not (ordered[1:] == ordered[:-1]).any():
+        return slice(None)
+    return np.lexsort((generator.random(len(ordered)), ordered))
 
 
 def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:

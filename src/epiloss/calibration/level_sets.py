@@ -12,6 +12,8 @@ from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
 
+STRATEGIES = ("uniform", "quantile")
+
 
 @dataclass(frozen=True)
 class LevelSets:
@@ -105,12 +107,22 @@ def resolve_level_sets(
     bins: int | Sequence[float] | Floats, strategy: str, scores: Floats, weights: Floats | None
 ) -> LevelSets:
     """Return the level sets that the options ``n_bins`` and ``strategy`` name."""
-    if strategy not in ("uniform", "quantile"):
-        raise OptionError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
-    if np.ndim(bins) == 1:
-        return LevelSets(_checked_edges(bins))
-    n = checked_count(bins)
+    check_strategy(strategy)
+    n = checked_bins(bins)
+    if not isinstance(n, int):
+        return LevelSets(n)
     return uniform_level_sets(n) if strategy == "uniform" else quantile_level_sets(scores, n, weights)
+
+
+def check_strategy(strategy: Any) -> None:
+    """Refuse what is no strategy."""
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
+        raise OptionError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
+
+
+def checked_bins(bins: Any) -> int | Floats:
+    """Return a number of bins, or their edges, or say what these are."""
+    return _checked_edges(bins) if np.ndim(bins) == 1 else checked_count(bins)
 
 
 def checked_count(bins: Any) -> int:

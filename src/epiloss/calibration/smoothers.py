@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from epiloss._kernels.dispatch import kernel
@@ -15,19 +16,36 @@ _SHRINKAGE, _ROUGH = 1e-3 * np.eye(3), 1e-3  # of the coefficients of a logistic
 
 @dataclass(frozen=True)
 class DistinctScores:
-    """Rows gathered by equal score, in increasing order: what every curve is fitted on."""
+    """Rows gathered by equal score, in increasing order: what every curve is fitted on.
+
+    The weights add up to the number of rows. ``n_labels`` are how many independent labels of equal
+    weight would tell as much as those at each score, where its weight does not say so; ``of_one_score``
+    tells which really are one score, where others are cells of several.
+    """
 
     scores: Floats
     weight: Floats
     label_mean: Floats
     of_one: bool = False  # whether every weight is 1
+    n_labels: Floats | None = None
+    of_clusters: bool = False  # whether labels of one score may depend on each other
+    of_one_score: NDArray[np.bool_] | None = None
 
     @classmethod
-    def gather(cls, scores: Floats, labels: Floats, weights: Floats | None) -> DistinctScores:
-        """Gather rows; the result does not depend on their order, ties included."""
+    def gather(
+        cls,
+        scores: Floats,
+        labels: Floats,
+        weights: Floats | None,
+        design_effect: float | None = None,
+    ) -> DistinctScores:
+        """Gather rows; the result does not depend on their order, ties included.
+
+        Of clusters so many rows as ``design_effect`` says count as one independent label.
+        """
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
-            if weights is None and is_first.all():
+            if weights is None and design_effect is None and is_first.all():
                 ones = np.broadcast_to(1.0, len(scores))  # without memory
                 return cls(scores, ones, np.asarray(labels, float), of_one=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
@@ -35,7 +53,16 @@ class DistinctScores:
             distinct, code = np.unique(scores, return_inverse=True)
         weight = np.bincount(code, weights, minlength=len(distinct)).astype(float)
         positive = np.bincount(code, labels if weights is None else weights * labels)
-        return cls(distinct, weight * (len(scores) / weight.sum()), positive / weight)
+        if weights is None and design_effect is None:
+            return cls(distinct, weight, positive / weight)
+        unit = 2.0 ** np.floor(np.log2(weight.max()))  # a power of two, which changes no digit
+        own = np.ones(len(code)) if weights is None else weights / unit
+        squares = np.bincount(code, own * own)
+        size = (weight / (1.0 if weights is None else unit)) ** 2  # over which Kish's effective size is
+        n_labels = np.divide(size, squares, out=np.ones(len(size)), where=squares > 0)
+        n_labels /= design_effect or 1.0
+        weight, mean = weight * (len(scores) / weight.sum()), positive / weight
+        return cls(distinct, weight, mean, False, n_labels, design_effect is not None)
 
     @property
     def mid_rank(self) -> Floats:
@@ -45,6 +72,32 @@ class DistinctScores:
         rank = np.cumsum(self.weight)
         rank -= self.weight / 2
         return rank
+
+    @property
+    def repeats(self) -> Floats:
+        """How many independent labels each score has; a cell of several scores counts as one."""
+        labels = self.weight if self.n_labels is None else self.n_labels
+        return labels if self.of_one_score is None else np.where(self.of_one_score, labels, 1.0)
+
+    def independent(self) -> DistinctScores:
+        """Return the scores with weights that add up to the number of independent labels."""
+        if self.n_labels is None or not len(self.scores):
+            return self
+        total = self.weight.sum()
+        squares = (self.weight * (self.weight / self.n_labels)).sum()
+        return replace(self, weight=self.weight * (total / squares))
+
+    def take(self, some: Codes | slice | NDArray[np.bool_]) -> DistinctScores:
+        """Return some of the scores."""
+        n_labels, single = self.n_labels, self.of_one_score
+        return replace(
+            self,
+            scores=self.scores[some],
+            weight=self.weight[some],
+            label_mean=self.label_mean[some],
+            n_labels=None if n_labels is None else n_labels[some],
+            of_one_score=None if single is None else single[some],
+        )
 
     def in_blocks(self, most: int) -> DistinctScores:
         """Join neighbouring scores into at most ``most`` blocks of about equal mass."""

@@ -24,6 +24,7 @@ class Part(ABC):
 
     first_row: int  # of the part, among the rows of what ``name`` names
     n_rows: int | None
+    n_bytes: int | None = None  # that are stored, where it is known
 
     @property
     @abstractmethod
@@ -52,8 +53,13 @@ class Source:
     @property
     def n_rows(self) -> int | None:
         """The number of rows, where it is known."""
-        numbers = [part.n_rows for part in self.parts]
-        return None if None in numbers else sum(n for n in numbers if n is not None)
+        return count_rows(self.parts)
+
+
+def count_rows(parts: Sequence[Part]) -> int | None:
+    """Return the number of rows, where it is known of all parts."""
+    numbers = [part.n_rows for part in parts]
+    return None if None in numbers else sum(n for n in numbers if n is not None)
 
 
 def completed(batch: Any, schema: Any, columns: Sequence[str], constants: Mapping[str, Any]) -> Any:

@@ -81,10 +81,14 @@ def form_of(path: str, content: bytes | None) -> CsvForm:
     if "," not in first:
         separator = max(_SEPARATORS, key=first.count)
         separator = separator if separator in first else ","
-    cells = [cell for line in lines[1:-1] for cell in line.split(separator)]
-    decimal = "," if separator != "," and any(re.fullmatch(r'"?-?\d+,\d+"?', c) for c in cells) else "."
+    decimal = "," if separator != "," and _has_decimal_commas(lines[1:-1], separator) else "."
     names = next(plain_csv.reader([first], delimiter=separator), [])
     return CsvForm(found, separator, decimal, tuple(names))
+
+
+def _has_decimal_commas(lines: Sequence[str], separator: str) -> bool:
+    cells = (cell for line in lines for cell in line.split(separator))
+    return any(re.fullmatch(r'"?-?\d+,\d+"?', cell) for cell in cells)
 
 
 def _beginning(text: Any) -> bytes:

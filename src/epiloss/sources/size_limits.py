@@ -238,6 +238,9 @@ def _list(data: Any, place: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _varint(data: Any, place: int) -> tuple[int, int]:
+    number = data[place]
+    if number < 128:  # as nearly all
+        return number, place + 1
     number = 0
     for shift in range(0, 64, 7):
         number |= (data[place] & 127) << shift

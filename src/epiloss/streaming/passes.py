@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from epiloss.errors import RowsError
 from epiloss.input.features import Place
 from epiloss.sources.base import Part
+from epiloss.sources.bundles import Bundle
 
 Result = TypeVar("Result", bound="PassResult")
 
@@ -52,8 +53,17 @@ class Pass(ABC, Generic[Result]):
         """
 
     def __call__(self, part: Part, offset: int = 0) -> Result:
-        """Return the result for a part."""
-        return self.over(part.batches(self.columns), part.name, part.first_row, offset)
+        """Return the result for a part; of a bundle, what is wrong is told file by file."""
+        try:
+            return self.over(part.batches(self.columns), part.name, part.first_row, offset)
+        except RowsError:
+            if isinstance(part, Bundle):
+                faults = Faults()
+                for one in part.files:
+                    with faults.noted():
+                        self(one)
+                faults.tell()
+            raise
 
 
 def placed(batches: Iterable[Any], part_name: str, first_row: int) -> Iterator[tuple[Any, int, Place]]:

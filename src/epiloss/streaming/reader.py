@@ -37,16 +37,48 @@ from epiloss.sources.arrow import (
     read_matrix,
     read_numbers,
 )
-from epiloss.streaming.roles import Roles
+from epiloss.sources.base import Source
+from epiloss.streaming.roles import Roles, check_types
 
 
 @dataclass(frozen=True)
-class Reader:
-    """What is known of the whole data: with it a batch of rows is read without the others."""
+class Layout:
+    """Which columns are read and how wide they are: known before any row is."""
 
     roles: Roles
     columns: FeatureColumns
     score_width: int  # of a column that holds all classes' scores as lists; else 0
+
+    @classmethod
+    def of(cls, source: Source, roles: Roles) -> Layout:
+        """Return the layout of a source, or say which column cannot play its part."""
+        check_types(source.schema, roles)
+        width = _score_width(source, roles)
+        return cls(roles, FeatureColumns.of(source.schema, roles.features, source.widths), width)
+
+    @property
+    def n_scores(self) -> int:
+        """The number of scores of a row."""
+        return self.score_width or len(self.roles.scores)
+
+
+def _score_width(source: Source, roles: Roles) -> int:
+    """Return how many scores a row's list of scores has; 0 where each column holds single ones."""
+    lists = [name for name in roles.scores if is_list(source.schema.field(name).type)]
+    if lists and len(roles.scores) > 1:
+        raise OptionError(
+            printable(
+                f"score must name one column of lists or several of numbers, got {lists[0]!r} among "
+                f"{len(roles.scores)} columns. Name it alone."
+            )
+        )
+    return FeatureColumns.of(source.schema, lists, source.widths).columns[0].width if lists else 0
+
+
+@dataclass(frozen=True)
+class Reader(Layout):
+    """What is known of the whole data: with it a batch of rows is read without the others."""
+
     task: str
     classes: tuple[Any, ...]
     positive: int
@@ -194,36 +226,3 @@ def named_groups(values: Any) -> tuple[NDArray[Any], Codes]:
     given = np.empty(len(distinct) + 1, object)
     given[:-1] = distinct
     return group_names(given, "subgroups"), places
-
-
-def reader(
-    schema: Any,
-    roles: Roles,
-    widths: Mapping[str, int],
-    *,
-    task: str,
-    classes: tuple[Any, ...],
-    positive: int,
-    largest_weight: float | None,
-    subgroups: Mapping[str, tuple[str, ...]],
-    drop_missing: bool,
-    logits: bool,
-) -> Reader:
-    """Return a reader for data of a schema."""
-    columns = FeatureColumns.of(schema, roles.features, widths)
-    width = score_width(schema, roles, widths)
-    known = (task, classes, positive, largest_weight, subgroups, drop_missing, logits)
-    return Reader(roles, columns, width, *known)
-
-
-def score_width(schema: Any, roles: Roles, widths: Mapping[str, int]) -> int:
-    """Return how many scores a row's list of scores has; 0 where each column holds single ones."""
-    lists = [name for name in roles.scores if is_list(schema.field(name).type)]
-    if lists and len(roles.scores) > 1:
-        raise OptionError(
-            printable(
-                f"score must name one column of lists or several of numbers, got {lists[0]!r} among "
-                f"{len(roles.scores)} columns. Name it alone."
-            )
-        )
-    return FeatureColumns.of(schema, lists, widths).columns[0].width if lists else 0

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss.errors import FEATURE, DataError, OptionError, Remark, RowsError
+from epiloss.errors import FEATURE, OptionError, Remark, RowsError
 from epiloss.input.features import Place
 from epiloss.input.problem import Problem
 from epiloss.input.remarks import varied_remarks
+from epiloss.input.row_display import Display
 from epiloss.input.subgroups import all_combinations
 from epiloss.sources.arrow import TEXT, FeatureColumns
-from epiloss.streaming.reader import Reader
+from epiloss.streaming.reader import Layout, Reader
+from epiloss.streaming.runner import no_rows
 from epiloss.streaming.survey import KEY, KEYS, ROW, Survey
 
 MOST = 250_000  # rows of a sample, on half of which regions are learned
@@ -26,11 +28,6 @@ _FEW_TEXTS = 0.1  # of the distinct values of a column that is taken to be one o
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-
-
-def no_rows() -> DataError:
-    """Return what to say of data without rows."""
-    return DataError("the data must hold at least one row, got none. Check the input's filter.")
 
 
 def read_memory(memory: int | float | str) -> int:
@@ -52,10 +49,10 @@ def read_memory(memory: int | float | str) -> int:
     return int(size)
 
 
-def capacity(reader: Reader, memory: int) -> int:
+def capacity(layout: Layout, memory: int) -> int:
     """Return how many rows a sample may have."""
-    numbers = sum(one.width for one in reader.columns.columns) + max(reader.score_width, 1) + 6
-    texts = sum(one.kind == TEXT for one in reader.columns.columns) + len(reader.roles.display)
+    numbers = sum(one.width for one in layout.columns.columns) + max(layout.score_width, 1) + 6
+    texts = sum(one.kind == TEXT for one in layout.columns.columns) + len(layout.roles.display)
     rows = memory // (_COPIES * (8 * numbers + 32 * texts))
     if rows < _LEAST:
         needed = _LEAST * _COPIES * (8 * numbers + 32 * texts)
@@ -95,9 +92,26 @@ class Sample:
         """The keys, where they are made of the rows' numbers."""
         return self.keys if self.by_place else None
 
-    def displayed(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Return columns to show, in the order of the rows."""
-        return {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
+    def display(self, names: Sequence[str]) -> Display | None:
+        """Return what to show of a row, by its number in the whole data where it has one."""
+        if not names:
+            return None
+        columns = {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
+        if self.problem.rows is None:
+            return Display(columns)
+        place = {int(row): at for at, row in enumerate(self.problem.rows)}
+        return Display({name: _ByNumber(values, place) for name, values in columns.items()})
+
+
+@dataclass(frozen=True)
+class _ByNumber:
+    """Values of sampled rows, found by the rows' numbers in the whole data."""
+
+    values: Any
+    place: Mapping[int, int]
+
+    def __getitem__(self, row: int) -> Any:
+        return self.values[self.place[int(row)]]
 
 
 def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reader, list[Remark]]:

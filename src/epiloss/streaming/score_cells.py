@@ -19,6 +19,7 @@ from epiloss.calibration.smoothers import DistinctScores
 from epiloss.input.tasks import BinaryProblem
 
 _OCTAVES = 30  # scores nearer to 0 or 1 than 2**-30 share a cell
+_TIMES = 4  # the rows of its neighbours, that tell a cell of one score
 WEIGHT, SCORE, LABEL = range(3)
 
 
@@ -59,18 +60,36 @@ class ScoreCells:
     def curves(self, fitter: CurveFitter, n_rows: int) -> tuple[Curve, Curve]:
         """Fit a curve on each half."""
         values = self.values
-        total = values[WEIGHT].sum()
+        scale = n_rows / values[WEIGHT].sum()
+        together = values.sum(axis=1)
+        of_one_score = _stands_out(together[WEIGHT])
+        both = _distinct(together, scale, of_one_score)
         if isinstance(fitter, GivenCurve) or not (values[WEIGHT].sum(axis=1) > 0).all():
-            curve = fitter.fit_distinct(_distinct(values.sum(axis=1), n_rows / total))
+            curve = fitter.fit_distinct(both)
             return curve, curve
-        a, b = (fitter.fit_distinct(_distinct(values[:, half], n_rows / total)) for half in (0, 1))
-        return a, b
+        a, b = (_distinct(values[:, half], scale, of_one_score) for half in (0, 1))
+        return fitter.fit_pair(a, b, both)
 
 
-def _distinct(values: Floats, scale: float) -> DistinctScores:
+def _distinct(values: Floats, scale: float, of_one_score: NDArray[np.bool_]) -> DistinctScores:
     """Return the cells that have rows as scores that occur; ``scale`` makes weights to rows."""
-    weight, score, label = values[:, values[WEIGHT] > 0]
-    return DistinctScores(np.clip(score / weight, 0, 1), weight * scale, np.clip(label / weight, 0, 1))
+    some = values[WEIGHT] > 0
+    weight, score, label = values[:, some]
+    rows = weight * scale
+    means = np.clip(score / weight, 0, 1), np.clip(label / weight, 0, 1)
+    return DistinctScores(means[0], rows, means[1], of_one_score=of_one_score[some])
+
+
+def _stands_out(weight: Floats) -> NDArray[np.bool_]:
+    """Tell which cells have several times the rows of both neighbours, as one score that repeats has.
+
+    Examples
+    --------
+    >>> _stands_out(np.array([0.0, 50.0, 1.0, 9.0, 10.0, 8.0])).tolist()
+    [False, True, False, False, False, False]
+    """
+    beside = np.concatenate([[0.0], weight, [0.0]])
+    return np.asarray(weight > _TIMES * (beside[:-2] + beside[2:]))
 
 
 def cells_of(scores: Floats, bits: int) -> Codes:

@@ -57,6 +57,7 @@ def audit_page(audit: Audit, *, title: str | None = None) -> str:
         class_names=[name for name in names if name is not None],
         n_classes=len(audit.options.get("classes", ())),
         worst=[_worst(audit, side, names) for side in _SIDES],
+        n_apart=int(np.sum(audit.regions["pvalue_adjusted"] <= 1 - audit.confidence_level)),
         recalibration=wording.recalibration(audit),
         losses=loss_bars([("", audit)], audit.verdict.matters),
         curves=_curves(audit, names),
@@ -150,7 +151,10 @@ def _worst(audit: Audit, side: str, names: list[str | None]) -> dict[str, Any]:
         of_class = replace(audit, regions=diagram.placed(audit, name))
         table = of_class.worst_regions(_WORST, side=side)
         costly = _rows(audit, table.take(np.flatnonzero(table["cost"] > 0)))
-        rows += [{**row, "class_number": number} for row in costly]
+        level = 1 - audit.confidence_level
+        rows += [
+            {**row, "class_number": number, "is_noise": row["pvalue_adjusted"] > level} for row in costly
+        ]
     return {"side": side, "title": _SIDES[side], "rows": rows}
 
 

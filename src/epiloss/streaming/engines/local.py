@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from epiloss.errors import DataError, printable
+from epiloss.sources.base import Part
 from epiloss.sources.tables import ObjectPart
 from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
 from epiloss.streaming.passes import Pass
+
+LEAST_BYTES = 2**24  # of files; fewer are read by the time that processes have started
 
 
 class LocalEngine(Engine):
@@ -22,9 +25,8 @@ class LocalEngine(Engine):
         self.n_jobs = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
 
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
-        """Run in this process where there is one job, or an object that only this process has."""
-        here = self.n_jobs == 1 or any(isinstance(part, ObjectPart) for part, _ in tasks)
-        if here:
+        """Run in this process where others have nothing to share, or would start for too little."""
+        if self.n_jobs == 1 or _belongs_here([part for part, _ in tasks]):
             yield from (finished(work, part, offset) for part, offset in tasks)
         else:
             yield from self._in_processes(work, tasks)
@@ -51,6 +53,14 @@ class LocalEngine(Engine):
                         f"a process died {tries} times while it read {name}. It may need more memory "
                         "than there is: use fewer jobs, or smaller row groups."
                     ) from error
+
+
+def _belongs_here(parts: Sequence[Part]) -> bool:
+    """Tell whether parts are one, are little, or are objects that only this process has."""
+    if len(parts) == 1 or any(isinstance(part, ObjectPart) for part in parts):
+        return True
+    sizes = [part.n_bytes for part in parts]
+    return None not in sizes and sum(n for n in sizes if n is not None) < LEAST_BYTES
 
 
 def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:

@@ -1,0 +1,134 @@
+"""The second pass and what comes of it: the sample, and what is remarked on the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from epiloss.errors import DataError, Remark
+from epiloss.input.remarks import clipped_remark, dropped_remark, remarks_on, weightless_remarks
+from epiloss.scoring import ScoringRule
+from epiloss.sources.base import Source
+from epiloss.sources.bundles import single_parts
+from epiloss.sources.files import FilePart
+from epiloss.sources.tables import SparkPart
+from epiloss.streaming.census import Census
+from epiloss.streaming.reader import Reader
+from epiloss.streaming.runner import Runner, no_rows
+from epiloss.streaming.sampling import (
+    Sample,
+    check_untyped,
+    is_uneven,
+    limit_of,
+    read_sample,
+    without_named_columns,
+)
+from epiloss.streaming.survey import Survey, TakeSurvey
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The sample, the reader that knows its categories, and what is known of all rows.
+
+    ``limit`` is the largest key of the sample, which ``is_whole`` where all rows are in it.
+    """
+
+    sample: Sample
+    read: Reader
+    survey: Survey
+    n_rows: int
+    limit: int
+    is_whole: bool
+
+
+def draw_sample(
+    runner: Runner,
+    read: Reader,
+    rule: ScoringRule,
+    census: Census,
+    room: int,
+    remarks: list[Remark],
+    *,
+    features_named: bool,
+) -> Drawn:
+    """Draw a sample of at most about ``room`` rows, and remark on it and on all rows."""
+    n_rows = census.n_rows - census.n_weightless
+    limit, is_whole = limit_of(room, n_rows), n_rows <= room
+    work = TakeSurvey(read, rule, limit, 2 * room + 100, with_scores=not is_whole)
+    survey, by_place = _surveyed(runner, work, n_rows, room)
+    remarks = [*remarks, *by_place, *_rows_left_out(survey, census, read)]
+    sample, read, on_columns = _read(survey, read, runner.source, features_named=features_named)
+    problem = sample.problem.remarking(*remarks, *on_columns, *remarks_on(sample.problem))
+    sample = replace(sample, problem=problem, by_place=bool(by_place))
+    _check_two_classes(sample, census)
+    return Drawn(sample, read, survey, n_rows, limit, is_whole)
+
+
+def _rows_left_out(survey: Survey, census: Census, read: Reader) -> list[Remark]:
+    """Say of which rows scores were clipped, and which were left out; refuse data that change."""
+    n_rows = census.n_rows - census.n_weightless
+    lost = n_rows - survey.n_rows - survey.n_missing
+    if lost and read.roles.weight is None:
+        raise changed(n_rows, survey.n_rows + survey.n_missing)
+    if survey.n_rows == 0:
+        raise no_rows()
+    remarks = clipped_remark(survey.n_clipped)
+    if survey.n_missing:
+        remarks.append(dropped_remark(survey.n_missing, census.n_rows))
+    return [*remarks, *weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))]
+
+
+def changed(before: int, after: int) -> DataError:
+    """Return what to say of data of which two passes have not the same number of rows."""
+    return DataError(
+        f"the data must be the same each time they are read, got {before:,} rows and then {after:,}. "
+        "Write them to files first, and audit these."
+    )
+
+
+def _read(
+    survey: Survey, read: Reader, source: Source, *, features_named: bool
+) -> tuple[Sample, Reader, list[Remark]]:
+    """Return the sample, the reader that knows its categories, and what to remark on its columns."""
+    numbered = not any(isinstance(part, SparkPart) for part in source.parts)
+    sample, read = read_sample(survey, read, numbered=numbered)
+    parts = single_parts(source)
+    if all(isinstance(part, FilePart) and part.kind == "csv" for part in parts):
+        names = {part.name for part in parts}
+        check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
+    if features_named:
+        return sample, read, []
+    return without_named_columns(sample, read)
+
+
+def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[Remark]]:
+    """Draw the sample by what the rows hold; where they repeat too much, by their numbers."""
+    survey: Survey = runner.run(work, f"{work.limit}", n_rows)
+    if n_rows <= room or not is_uneven(survey, work.limit):
+        return survey, []
+    if work.reader.roles.clusters is not None:
+        n = 0 if survey.sample is None else survey.sample.num_rows
+        if 0 < n <= 2 * room:
+            return survey, []
+        raise DataError(
+            "clusters must be small beside the sample, and these are not: whole ones do not fit. Give "
+            "more memory, or subgroups= instead of clusters=."
+        )
+    if any(isinstance(part, SparkPart) for part in runner.source.parts):
+        raise DataError(
+            "rows repeat themselves so much that no sample can be drawn by what they hold. Name a "
+            "column that tells rows apart as row_id."
+        )
+    again: Survey = runner.run(replace(work, by_place=True), f"{work.limit} by place", n_rows)
+    text = "rows repeat themselves, so the sample was drawn by their places in the data."
+    return again, [Remark("sampled-by-place", text)]
+
+
+def _check_two_classes(sample: Sample, census: Census) -> None:
+    if len(np.unique(sample.problem.labels)) < 2:
+        raise DataError(
+            f"the sample of {len(sample.keys):,} of {census.n_rows:,} rows holds one class only, too "
+            "rare a case to learn from. Give more memory, or drop some rows of the frequent class and "
+            "weight the others."
+        )
