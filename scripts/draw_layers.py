@@ -30,6 +30,7 @@ WORDS = {
     "calibration": "level sets, calibration curves, recalibration",
     "partition": "(features, level set) -> region",
     "estimation": "losses, bounds, intervals and tests",
+    "segments": "where it is wrong: groups of rows in words",
     "auditing": "audit(): result, tables, verdict, ledger",
     "streaming": "audit_table(): data larger than memory, engines",
     "repair": "correct the probabilities, measure it, apply it",

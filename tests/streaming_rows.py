@@ -6,17 +6,21 @@ import itertools
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
 import epiloss
 from epiloss.simulate import Sigmoid
 from epiloss.sources.files import FilePart
+from epiloss.streaming.engines import local
+from epiloss.streaming.engines.base import finished
 
 N = 30_000
 SMALL = "18MB"  # memory for a sample of about 12,000 of these rows
@@ -64,6 +68,24 @@ def audited(source: Any, **options: Any) -> dict[str, Any]:
     """Return all numbers of an audit in little memory, by regions unless another method is given."""
     named = {"exclude": ["weight"], "memory": SMALL, "method": "partition", **options}
     return epiloss.audit_table(source, label="label", score="score", **named).to_dict()
+
+
+@contextmanager
+def stopped_by(error: type[BaseException]) -> Iterator[None]:
+    """Let an audit in this process stop, by an error, once two parts of its last pass are done."""
+    n_done = 0
+
+    def some(work: Any, part: Any, offset: int) -> Any:
+        nonlocal n_done
+        if work.name == "tally" and n_done == 2:
+            raise error
+        n_done += work.name == "tally"
+        return finished(work, part, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "finished", some)
+        with pytest.raises(error):
+            yield
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ LAYERS = (
     ("calibration",),
     ("partition",),
     ("estimation",),
+    ("segments",),
     ("auditing",),
     ("streaming",),
     ("repair",),

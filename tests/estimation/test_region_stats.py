@@ -145,6 +145,7 @@ def expected_values(rows: Rows) -> dict[str, Floats]:
         "n": np.ones(len(y)),
         "weight": w,
         "weight_sq": w**2,
+        "level_weight_sq": w**2,
         "label": w * y,
         "score": w * s,
         "score_sq": w * s**2,

@@ -16,22 +16,7 @@ import epiloss
 from epiloss.cli.main import cli
 from epiloss.streaming.engines import local
 from epiloss.streaming.engines.base import finished
-from streaming_rows import BY_SUBGROUP, audited, table, write_folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(table(), tmp_path_factory.mktemp("logs"))
-
-
-@pytest.fixture(scope="module")
-def expected(folder: Path) -> dict[str, Any]:
-    return audited(folder)
-
-
-@pytest.fixture(scope="module")
-def expected_by_subgroup(folder: Path) -> dict[str, Any]:
-    return audited(folder, **BY_SUBGROUP)
+from streaming_rows import BY_SUBGROUP, audited, stopped_by
 
 
 class _StopError(Exception):
@@ -59,26 +44,16 @@ def test_a_run_that_stopped_goes_on_and_ends_with_the_same_bits(
     expected: dict[str, Any],
     expected_by_subgroup: dict[str, Any],
     counted: list[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = BY_SUBGROUP if by_subgroup else {}
-
-    def some(work: Any, part: Any, offset: int) -> Any:
-        if work.name == "tally" and counted.count("tally") == 2:
-            raise _StopError
-        counted.append(work.name)
-        return finished(work, part, offset)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(local, "finished", some)
-        with pytest.raises(_StopError):
-            audited(folder, checkpoint=tmp_path, **given)
+    with stopped_by(_StopError):
+        audited(folder, checkpoint=tmp_path, **given)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "census.checkpoint",
         "survey.checkpoint",
         "tally.checkpoint",
     ]
-    counted.clear()
+    assert counted == []
     again = audited(folder, checkpoint=tmp_path, **given)
     assert again == (expected_by_subgroup if by_subgroup else expected)
     assert counted == ["tally", "tally"]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,25 @@ def expected(folder: Path) -> Any:
     return numbers(folder)
 
 
-def _write_poisoned(folder: Path) -> None:
-    whole = rows()
+@pytest.fixture
+def poisoned(tmp_path: Path) -> Path:
+    """Return a folder with a file of which row 123 lacks its score."""
+    folder, whole = tmp_path / "logs", rows()
+    folder.mkdir()
     parquet.write_table(whole.slice(0, 12_000), folder / "good.parquet")
     bad = whole.slice(12_000, 1_000)
     scores = bad["score"].to_numpy().copy()
     scores[123] = np.nan
     parquet.write_table(bad.set_column(3, "score", pa.array(scores)), folder / "bad.parquet")
+    return folder
+
+
+def check_found(found: Any, expected: Any, ways: Sequence[str], poisoned: Path) -> None:
+    """Hold what a script has found against one process, and its error against the poisoned file."""
+    for way in ways:
+        assert found[way] == expected, way
+    assert "scores must not be missing" in found["error"]
+    assert f"row 123 of {poisoned / 'bad.parquet'}" in found["error"]
 
 
 def script(body: str) -> dict[str, Any]:
@@ -98,9 +111,8 @@ def script(body: str) -> dict[str, Any]:
 
 @needs("distributed", "dask.dataframe")
 def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
-    folder: Path, expected: Any, tmp_path: Path
+    folder: Path, expected: Any, poisoned: Path
 ) -> None:
-    _write_poisoned(tmp_path)
     found = script(
         f"""
         import dask.dataframe
@@ -113,7 +125,7 @@ def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
                 frame = dask.dataframe.read_parquet({str(folder)!r})
                 found["frame"] = numbers(frame, engine=client)
                 found["frame here"] = numbers(frame)
-                found["error"] = error({str(tmp_path)!r}, engine=client)
+                found["error"] = error({str(poisoned)!r}, engine=client)
                 run = DaskEngine.run
 
                 def run_and_kill(self, work, tasks):
@@ -130,10 +142,7 @@ def test_dask_gives_the_same_bits_also_when_a_worker_is_killed(
         """
     )
     assert found["n_killed"] == 1
-    for way in ("own", "address", "frame", "frame here", "killed"):
-        assert found[way] == expected, way
-    assert "scores must not be missing" in found["error"]
-    assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
+    check_found(found, expected, ("own", "address", "frame", "frame here", "killed"), poisoned)
 
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
@@ -142,11 +151,9 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is no
 @needs_java
 @needs("pyspark")
 def test_spark_gives_the_same_bits_also_when_a_worker_kills_itself(
-    folder: Path, expected: Any, tmp_path: Path
+    folder: Path, expected: Any, tmp_path: Path, poisoned: Path
 ) -> None:
-    mark, tmp_path = tmp_path / "died", tmp_path / "logs"
-    tmp_path.mkdir()
-    _write_poisoned(tmp_path)
+    mark = tmp_path / "died"
     found = script(
         f"""
         from pyspark.sql import SparkSession
@@ -174,16 +181,13 @@ def test_spark_gives_the_same_bits_also_when_a_worker_kills_itself(
         spark._over_tasks = deadly
         found["killed"] = numbers({str(folder)!r}, engine=session)
         spark._over_tasks = inner
-        found["error"] = error({str(tmp_path)!r}, engine=session)
+        found["error"] = error({str(poisoned)!r}, engine=session)
         session.stop()
         return found
         """
     )
     assert mark.exists()
-    for way in ("path", "frame", "table", "killed"):
-        assert found[way] == expected, way
-    assert "scores must not be missing" in found["error"]
-    assert f"row 123 of {tmp_path / 'bad.parquet'}" in found["error"]
+    check_found(found, expected, ("path", "frame", "table", "killed"), poisoned)
 
 
 @needs_java
@@ -207,11 +211,9 @@ def test_spark_connect_gives_the_same_bits(folder: Path, expected: Any) -> None:
 
 @needs("ray")
 def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
-    folder: Path, expected: Any, tmp_path: Path
+    folder: Path, expected: Any, tmp_path: Path, poisoned: Path
 ) -> None:
-    mark, logs = tmp_path / "died", tmp_path / "logs"
-    logs.mkdir()
-    _write_poisoned(logs)
+    mark = tmp_path / "died"
     found = script(
         f"""
         from epiloss.streaming.engines import ray as engine
@@ -227,14 +229,12 @@ def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
         engine.finished = deadly
         found["killed"] = numbers({str(folder)!r}, engine="ray")
         engine.finished = inner
-        found["error"] = error({str(logs)!r}, engine="ray")
+        found["error"] = error({str(poisoned)!r}, engine="ray")
         return found
         """
     )
     assert mark.exists()
-    for way in ("path", "killed"):
-        assert found[way] == expected, way
-    assert f"row 123 of {logs / 'bad.parquet'}" in found["error"]
+    check_found(found, expected, ("path", "killed"), poisoned)
 
 
 # tables of other packages

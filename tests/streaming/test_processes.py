@@ -6,26 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
-from epiloss.sources.base import Source
-from epiloss.sources.tables import open_source
-from epiloss.streaming import run
-from streaming_rows import BY_SUBGROUP, DeadlyPart, audited, table, write_folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(table(), tmp_path_factory.mktemp("logs"))
-
-
-@pytest.fixture(scope="module")
-def expected(folder: Path) -> dict[str, Any]:
-    return audited(folder)
-
-
-@pytest.fixture(scope="module")
-def expected_by_subgroup(folder: Path) -> dict[str, Any]:
-    return audited(folder, **BY_SUBGROUP)
+from epiloss.streaming.engines import local
+from streaming_rows import BY_SUBGROUP, audited
 
 
 @pytest.mark.parametrize("options", [{}, BY_SUBGROUP, {"method": "crossfit"}], ids=str)
@@ -45,19 +29,28 @@ def test_the_number_of_processes_does_not_matter(
 
 @pytest.mark.filterwarnings("ignore:A worker stopped")
 def test_a_worker_that_dies_does_not_end_the_run(
-    folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    folder: Path, died: Path, expected: dict[str, Any]
 ) -> None:
     """A process kills itself when it first reads the scores of a file; the file is done again."""
-    mark = tmp_path / "died"
-
-    def deadly(source: Any) -> Source:
-        found = open_source(source)
-        parts = [
-            DeadlyPart(**vars(part), mark=str(mark)) if part.name.endswith("part2.parquet") else part
-            for part in found.parts
-        ]
-        return Source(found.schema, parts, found.widths)
-
-    monkeypatch.setattr(run, "open_source", deadly)
     assert audited(folder, n_jobs=2) == expected
-    assert mark.exists()
+    assert died.exists()
+
+
+def no_processes(*_: Any) -> Any:
+    raise AssertionError("processes were started")
+
+
+def test_little_data_and_a_single_part_are_read_in_this_process(
+    whole: Any, folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_parallel", no_processes)
+    parquet.write_table(whole, tmp_path / "all.parquet")
+    assert audited(tmp_path, n_jobs=2) == expected
+    with pytest.raises(AssertionError, match="processes were started"):
+        audited(folder, n_jobs=2)
+    n_bytes = sum(path.stat().st_size for path in folder.iterdir())
+    monkeypatch.setattr(local, "LEAST_BYTES", n_bytes)
+    with pytest.raises(AssertionError, match="processes were started"):
+        audited(folder, n_jobs=2)
+    monkeypatch.setattr(local, "LEAST_BYTES", n_bytes + 1)
+    assert audited(folder, n_jobs=2) == expected

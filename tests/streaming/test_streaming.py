@@ -17,22 +17,7 @@ from pyarrow import csv, dataset, feather, parquet
 import epiloss
 from epiloss.sources import base, files
 from epiloss.streaming import sampling
-from streaming_rows import SMALL, N, audited, shuffled, table, write_folder
-
-
-@pytest.fixture(scope="module")
-def whole() -> Any:
-    return table()
-
-
-@pytest.fixture(scope="module")
-def folder(whole: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(whole, tmp_path_factory.mktemp("logs"))
-
-
-@pytest.fixture(scope="module")
-def expected(folder: Path) -> dict[str, Any]:
-    return audited(folder)
+from streaming_rows import SMALL, N, audited, shuffled, table
 
 
 def test_only_a_sample_is_kept_and_every_other_row_is_evaluated(expected: dict[str, Any]) -> None:

@@ -14,25 +14,11 @@ import epiloss
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.simulate import MultiClass, Sigmoid
 from epiloss.sources import base
-from epiloss.sources.base import Source
-from epiloss.sources.tables import open_source
 from epiloss.streaming import from_tally, run
-from epiloss.streaming.engines import local
-from epiloss.streaming.engines.base import finished
 from epiloss.streaming.tally import Tally
-from streaming_rows import SMALL, DeadlyPart, N, audited, shuffled, table, write_folder
+from streaming_rows import SMALL, N, audited, shuffled, stopped_by
 
 TWIN: dict[str, Any] = {"method": "twin"}
-
-
-@pytest.fixture(scope="module")
-def whole() -> Any:
-    return table()
-
-
-@pytest.fixture(scope="module")
-def folder(whole: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_folder(whole, tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")
@@ -74,41 +60,20 @@ def test_how_rows_are_cut_does_not_matter(
 
 
 def test_a_run_that_stopped_goes_on_with_what_it_has_judged(
-    folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
-    seen: list[str] = []
-
-    def some(work: Any, part: Any, offset: int) -> Any:
-        if work.name == "tally" and seen.count("tally") == 2:
-            raise KeyboardInterrupt
-        seen.append(work.name)
-        return finished(work, part, offset)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(local, "finished", some)
-        with pytest.raises(KeyboardInterrupt):
-            audited(folder, checkpoint=tmp_path, **TWIN)
+    with stopped_by(KeyboardInterrupt):
+        audited(folder, checkpoint=tmp_path, **TWIN)
     assert (tmp_path / "tally.checkpoint").exists()
     assert audited(folder, checkpoint=tmp_path, **TWIN) == expected
 
 
 @pytest.mark.filterwarnings("ignore:A worker stopped")
 def test_a_worker_that_dies_does_not_change_a_bit(
-    folder: Path, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    folder: Path, died: Path, expected: dict[str, Any]
 ) -> None:
-    mark = tmp_path / "died"
-
-    def deadly(source: Any) -> Source:
-        found = open_source(source)
-        parts = [
-            DeadlyPart(**vars(part), mark=str(mark)) if part.name.endswith("part2.parquet") else part
-            for part in found.parts
-        ]
-        return Source(found.schema, parts, found.widths)
-
-    monkeypatch.setattr(run, "open_source", deadly)
     assert audited(folder, n_jobs=2, **TWIN) == expected
-    assert mark.exists()
+    assert died.exists()
 
 
 # all rows have a say
@@ -165,26 +130,33 @@ def directly(jury: Any, problem: BinaryProblem, kept: Any) -> float:
     """
     n = len(problem.labels)
     weight = np.ones(n) if problem.weights is None else problem.weights
-    found, part = np.zeros((2, n)), np.zeros(n, int)
+    found, part = np.zeros((2, 2, n)), np.zeros(n, int)
     for judged in jury.judged(problem):
         m, p = len(judged.rows), len(np.unique(judged.basis.first)) + len(judged.basis.values) - 1
         *a, r = judged.columns - means_given_the_score(judged)
         times = judged.kappa * m / (m - p)
         for stage, (a1, a2) in enumerate(zip(a[::2], a[1::2], strict=True)):
-            added = times * ((a1 + a2) * r - a1 * a2)
+            added = times * (a1 + a2) / 2 * r, times * a1 * a2
             if judged.costs is not None:
-                added = times * (a1 + a2) / 2 * r - judged.costs[stage]
-            found[stage, judged.rows] = added
+                added = times * (a1 + a2) / 4 * r, judged.costs[stage]
+            found[stage][:, judged.rows] = added
         part[judged.rows] = judged.part
+
+    def z_score(values: Any, others: Any) -> float:
+        """Return the mean of all other rows, in standard errors of those that were sampled."""
+        sampled = others & kept
+        share = weight[sampled] / weight[sampled].sum()
+        deviation = share * (values[sampled] - share @ values[sampled])
+        stderr = np.sqrt(deviation @ deviation * sampled.sum() / (sampled.sum() - 1))
+        return float(np.average(values[others], weights=weight[others]) / stderr)
+
     more, total = found[1] - found[0], 0.0
     for k in range(3):
-        here, others, sampled = part == k, part != k, (part != k) & kept
-        gain = np.average(more[others], weights=weight[others])
-        share = weight[sampled] / weight[sampled].sum()
-        deviation = share * (more[sampled] - share @ more[sampled])
-        stderr = np.sqrt(deviation @ deviation * sampled.sum() / (sampled.sum() - 1))
-        late = np.clip(gain / (2 * stderr), 0, 1)
-        total += float(weight[here] @ (found[0] + late * more)[here])
+        here, others = part == k, part != k
+        late = np.clip(z_score(2 * more[0] - more[1], others) / 2, 0, 1)
+        length = np.clip(z_score(found[0, 0], others) / np.sqrt(2), 0, 1)
+        cross, product = (found[0] + late * more)[:, here]
+        total += float(weight[here] @ (2 * length * cross - length**2 * product))
     return total / float(weight.sum())
 
 

@@ -1,0 +1,219 @@
+"""Scores that people have, with known truth: few values, jumps, clusters, weights, rare outcomes.
+
+Each setting draws rows whose calibrated score ``C = E[Y | S]`` is known, and whose true probability is
+``C``: there is no grouping loss, so that any that is found is a false finding. The first feature is what
+the score was made of; the others are noise, or belong to a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.special import expit, logit
+
+from epiloss._typing import Codes, Floats
+
+N_NOISE = 2
+Curve = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Drawn rows: labels, scores, calibrated scores and features; weights and clusters, if any."""
+
+    y: Floats
+    scores: Floats
+    c: Floats
+    X: Floats
+    weights: Floats | None = None
+    clusters: Codes | None = None
+
+
+Draw = Callable[[int, np.random.Generator], Rows]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way to draw rows, and the options of the audit."""
+
+    draw: Draw
+    rule: str = "brier"
+    recalibrate: str | None = None
+
+
+def labelled(
+    u: Floats, scores: Floats, c: Floats, generator: np.random.Generator, chance: Floats | None = None
+) -> Rows:
+    """Return rows with labels; ``chance`` are uniform numbers, of which the small ones make a 1."""
+    n = len(u)
+    chance = generator.random(n) if chance is None else chance
+    X = np.column_stack([u, generator.normal(size=(n, N_NOISE))])
+    return Rows((chance < c).astype(float), scores, c, X)
+
+
+def smooth(n: int, generator: np.random.Generator, *, stretch: float = 1.0) -> Rows:
+    """Draw logistic scores, whose log-odds are ``stretch`` times too large."""
+    u = generator.normal(size=n)
+    return labelled(u, expit(stretch * u), expit(u), generator)
+
+
+def by_curve(n: int, generator: np.random.Generator, *, curve: Curve) -> Rows:
+    """Draw uniform scores with a calibration curve."""
+    u = generator.random(n)
+    return labelled(u, u, curve(u), generator)
+
+
+def leaves(n: int, generator: np.random.Generator, *, n_values: int, off: float = 0.08) -> Rows:
+    """Draw scores of tree leaves; the rates of leaves differ from their scores, each by itself."""
+    # the leaves of one tree: the same in every sample
+    tree = np.random.default_rng(n_values)
+    value = np.sort(tree.uniform(0.05, 0.95, n_values))
+    rate = np.clip(value + off * tree.standard_normal(n_values), 0.02, 0.98)
+    u = generator.random(n)
+    leaf = np.minimum((u * n_values).astype(np.int64), n_values - 1)
+    return labelled(u, value[leaf], rate[leaf], generator)
+
+
+def tenths(n: int, generator: np.random.Generator) -> Rows:
+    """Draw votes of a forest of ten trees."""
+    u = generator.normal(size=n)
+    scores = generator.binomial(10, expit(1.5 * u)) / 10
+    return labelled(u, scores, 0.1 + 0.8 * scores**1.5, generator)
+
+
+def staircase(n: int, generator: np.random.Generator) -> Rows:
+    """Draw scores of an isotonic map: steps of unequal height and mass; the rates are between them."""
+    tree = np.random.default_rng(40)
+    edges = np.sort(tree.beta(0.7, 0.7, 40))
+    value = np.sort(tree.random(41))
+    u = generator.random(n)
+    step = np.searchsorted(edges, u)
+    return labelled(u, value[step], (0.7 * value + 0.15)[step], generator)
+
+
+def mixed(n: int, generator: np.random.Generator) -> Rows:
+    """Draw continuous scores, a third of them replaced by three values with rates of their own."""
+    u = generator.random(n)
+    atom = generator.integers(0, 9, n)
+    scores = np.where(atom < 3, np.array([0.05, 0.3, 0.62])[np.minimum(atom, 2)], u)
+    rates = np.array([0.15, 0.22, 0.5])[np.minimum(atom, 2)]
+    return labelled(u, scores, np.where(atom < 3, rates, 0.1 + 0.8 * u), generator)
+
+
+def piled(n: int, generator: np.random.Generator) -> Rows:
+    """Draw scores of which a third are exactly 0 or 1, which are too sure."""
+    u = generator.normal(size=n)
+    scores = np.clip(0.5 + 0.6 * u, 0, 1)
+    return labelled(u, scores, 0.1 + 0.8 * scores, generator)
+
+
+def jump(s: Floats) -> Floats:
+    """Return rates that fall from 0.5 on: those are acted upon."""
+    return np.where(s < 0.5, s, 0.6 * s)
+
+
+def two_jumps(s: Floats) -> Floats:
+    """Return rates with a small and a large jump."""
+    return np.asarray(0.2 + 0.4 * s + 0.12 * (s > 0.31) - 0.3 * (s > 0.77), float)
+
+
+def hump(s: Floats) -> Floats:
+    """Return rates that rise and fall several times."""
+    return np.asarray(0.5 + 0.3 * np.sin(9 * s), float)
+
+
+def clustered(
+    n: int,
+    generator: np.random.Generator,
+    *,
+    shared: str,
+    icc: float,
+    size: int = 10,
+    unequal: bool = False,
+) -> Rows:
+    """Draw clusters that share a score, features or neither; labels depend on each other by ``icc``."""
+    sizes = np.full(n // size + 1, size)
+    if unequal:
+        sizes = 1 + generator.negative_binomial(0.5, 0.5 / (size - 0.5), n)
+    cluster = np.repeat(np.arange(len(sizes)), sizes)[:n]
+    of_cluster = generator.normal(size=(len(sizes), 1 + N_NOISE))[cluster]
+    u = of_cluster[:, 0] if shared == "score" else generator.normal(size=n)
+    # two rows of a cluster have one chance with probability icc
+    common = generator.random(n) < np.sqrt(icc)
+    chance = np.where(common, generator.random(len(sizes))[cluster], generator.random(n))
+    rows = labelled(u, expit(1.3 * u), expit(u), generator, chance)
+    if shared != "neither":
+        rows = replace(rows, X=np.column_stack([u, of_cluster[:, 1:]]))
+    return replace(rows, clusters=cluster)
+
+
+def survey(n: int, generator: np.random.Generator, *, cv: float) -> Rows:
+    """Draw rows with log-normal weights of this coefficient of variation, which depend on nothing."""
+    rows = smooth(n, generator, stretch=1.4)
+    return replace(rows, weights=np.exp(np.sqrt(np.log1p(cv**2)) * generator.normal(size=n)))
+
+
+def importance(n: int, generator: np.random.Generator, *, cv: float) -> Rows:
+    """Draw rows with weights to another mean of the score's log-odds."""
+    rows = smooth(n, generator, stretch=1.4)
+    return replace(rows, weights=np.exp(np.sqrt(np.log1p(cv**2)) * rows.X[:, 0]))
+
+
+def down_sampled(n: int, generator: np.random.Generator, *, kept: float = 0.05) -> Rows:
+    """Draw all positives and some negatives of a rare outcome; weights make up for those left out."""
+    all_rows = rare(int(6 * n), generator, base=0.05)
+    rows = np.flatnonzero((all_rows.y > 0) | (generator.random(6 * n) < kept))[:n]
+    weights = np.where(all_rows.y[rows] > 0, 1.0, 1 / kept)
+    return Rows(all_rows.y[rows], all_rows.scores[rows], all_rows.c[rows], all_rows.X[rows], weights)
+
+
+def rare(n: int, generator: np.random.Generator, *, base: float, stretch: float = 1.0) -> Rows:
+    """Draw rows with about this share of positives; ``stretch`` is around the base rate."""
+    u = generator.normal(size=n)
+    centre = logit(base) - 0.5
+    return labelled(u, expit(centre + stretch * u), expit(centre + u), generator)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "smooth": Setting(smooth),
+    "smooth, overconfident": Setting(partial(smooth, stretch=1.5)),
+    "smooth, log-loss": Setting(partial(smooth, stretch=1.3), rule="log"),
+    "2 leaves": Setting(partial(leaves, n_values=2)),
+    "8 leaves": Setting(partial(leaves, n_values=8)),
+    "32 leaves": Setting(partial(leaves, n_values=32)),
+    "32 leaves, log-loss": Setting(partial(leaves, n_values=32), rule="log"),
+    "32 leaves, calibrated": Setting(partial(leaves, n_values=32, off=0.0)),
+    "500 leaves": Setting(partial(leaves, n_values=500)),
+    "forest in tenths": Setting(tenths),
+    "isotonic map": Setting(staircase),
+    "atoms and continuous": Setting(mixed),
+    "piled at 0 and 1": Setting(piled),
+    "jump at 0.5": Setting(partial(by_curve, curve=jump)),
+    "two jumps": Setting(partial(by_curve, curve=two_jumps)),
+    "non-monotone": Setting(partial(by_curve, curve=hump)),
+    "clusters, score, ICC 0": Setting(partial(clustered, shared="score", icc=0.0)),
+    "clusters, score, ICC 0.3": Setting(partial(clustered, shared="score", icc=0.3)),
+    "clusters, score, ICC 1": Setting(partial(clustered, shared="score", icc=1.0)),
+    "clusters, score, unequal": Setting(partial(clustered, shared="score", icc=0.3, unequal=True)),
+    "clusters, features, ICC 0.3": Setting(partial(clustered, shared="features", icc=0.3)),
+    "clusters, neither, ICC 0": Setting(partial(clustered, shared="neither", icc=0.0)),
+    "clusters, neither, ICC 0.5": Setting(partial(clustered, shared="neither", icc=0.5)),
+    "survey weights, CV 1": Setting(partial(survey, cv=1.0)),
+    "survey weights, CV 2": Setting(partial(survey, cv=2.0)),
+    "survey weights, CV 3": Setting(partial(survey, cv=3.0)),
+    "importance weights, CV 2": Setting(partial(importance, cv=2.0)),
+    "down-sampled negatives": Setting(down_sampled),
+    "5% positive": Setting(partial(rare, base=0.05)),
+    "1% positive": Setting(partial(rare, base=0.01)),
+    "0.1% positive": Setting(partial(rare, base=0.001)),
+    "1% positive, too sure": Setting(partial(rare, base=0.01, stretch=1.5)),
+    "5% positive, log-loss": Setting(partial(rare, base=0.05), rule="log"),
+    "1% positive, log-loss": Setting(partial(rare, base=0.01), rule="log"),
+    "1%, too sure, log-loss": Setting(partial(rare, base=0.01, stretch=1.5), rule="log"),
+    "after sigmoid": Setting(partial(smooth, stretch=1.5), recalibrate="sigmoid"),
+    "after isotonic": Setting(partial(smooth, stretch=1.5), recalibrate="isotonic"),
+    "jump, after isotonic": Setting(partial(by_curve, curve=jump), recalibrate="isotonic"),
+}

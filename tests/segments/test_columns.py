@@ -1,0 +1,52 @@
+"""Codes of columns: each side of a split holds just the rows that its words say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from epiloss.input.features import Features
+from epiloss.partition.descriptions import rule_of
+from epiloss.segments.columns import coded_columns, rounded
+
+
+def table(n: int = 3_000) -> Features:
+    rng = np.random.default_rng(0)
+    income = np.exp(rng.normal(size=n))
+    income[rng.random(n) < 0.2] = np.nan
+    gains = np.where(rng.random(n) < 0.95, 0.0, rng.integers(100, 9_000, n))
+    city = rng.choice(np.array(["Oslo", "Paris", "Rome", None], object), n)
+    return Features.read(
+        {"age": rng.integers(18, 90, n), "income": income, "gains": gains, "city": city}
+    )
+
+
+def test_a_side_holds_the_rows_that_its_split_says() -> None:
+    features = table()
+    for column in coded_columns(features, 50):
+        for side in column.sides:
+            rule = rule_of([side.step], features)
+            assert (rule.holds(features) == side.allowed[column.codes]).all(), str(rule)
+
+
+def test_coarse_sides_cut_through_no_cell() -> None:
+    for column in coded_columns(table(), 50):
+        for place, cells in zip(column.places, column.coarse, strict=True):
+            assert (column.sides[place].allowed[column.codes] == (cells[column.cells] > 0)).all()
+
+
+def test_a_value_that_most_rows_share_leaves_cells_for_the_others() -> None:
+    features = table()
+    gains = coded_columns(features, 50)[2]
+    assert len(np.unique(gains.cells)) == 8
+
+
+def test_columns_of_one_value_are_left_out() -> None:
+    features = Features.read({"same": np.ones(500), "other": np.arange(500.0)})
+    assert [column.sides[0].column for column in coded_columns(features, 5)] == [1]
+
+
+def test_whole_numbers_are_parted_at_whole_numbers() -> None:
+    ages = np.sort(np.random.default_rng(0).integers(18, 90, 4_000)).astype(float)
+    edges = np.unique(ages)[:-1] + 0.5
+    assert (rounded(edges, ages) % 1 == 0).all()
+    assert len(rounded(edges, ages)) == len(edges)
