@@ -23,6 +23,7 @@ from epiloss.presentation.plot.style import (
 from protocol import Line, doubled
 
 RESOLUTION = 110  # dots per inch
+PALE_ORANGE = "#F5D48A"  # beside the orange as the sky beside the blue
 HIGHEST, ROW = 10.0, 0.75  # inches of all bars, and of those of a line where there is room
 
 
@@ -71,7 +72,7 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + row * len(lines)), layout="constrained")
     kinds = (
         ("cl", "calibration loss", ORANGE, 0.30),
-        ("cl_after", "calibration loss after isotonic", "#F5D48A", 0.12),
+        ("cl_after", "calibration loss after isotonic", PALE_ORANGE, 0.12),
         ("gl", "grouping loss, at least", BLUE, -0.12),
         ("gl_after", "grouping loss after isotonic, at least", SKY, -0.30),
     )

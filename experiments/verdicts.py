@@ -2,21 +2,23 @@
 
     python experiments/verdicts.py --repetitions 100 --jobs 2
 
-Every repetition draws a sample, audits it with the defaults and reads the verdict. A loss matters from
-1% of the score of the base rate on, so that what a verdict claims is true or not:
+Every repetition draws a sample, audits it with the defaults and reads the verdict. Losses matter from 1%
+of the score of the base rate on, so that what a verdict claims is true or not:
 
-- "fine": neither the calibration loss nor the grouping loss matters;
-- "recalibrate": the calibration loss matters;
-- "repair": the grouping loss matters.
+- "fine" and "small": the sum of calibration and grouping loss does not matter;
+- "recalibrate": the sum matters, and the calibration loss is at least half of what matters;
+- "repair": the same of the grouping loss; "both": the same of either.
 
-"unclear" claims nothing. Losses in the settings are told in multiples of what matters.
+"borderline" and "unclear" claim nothing. Losses in the settings are told in multiples of what matters.
+With ``--seeds`` each sample is audited with ten seeds, and it is told how many of them give the verdict
+that most of them give.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +28,13 @@ from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss._saving import write_text
-from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
+from epiloss.auditing.verdict import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR, kind_of
 from epiloss.estimation.options import DEFAULTS
 from epiloss.simulate import Sample, Sigmoid
 from repetitions import as_csv, repeated
 
-KINDS = (FINE, RECALIBRATE, REPAIR, UNCLEAR)
+KINDS = (FINE, SMALL, RECALIBRATE, REPAIR, BOTH, BORDERLINE, UNCLEAR)
+N_SEEDS = 10
 SETTINGS: Mapping[str, Sigmoid] = {
     "nothing": Sigmoid(grouping=0.0),
     "nothing, 20 noise columns": Sigmoid(grouping=0.0, n_noise=20),
@@ -58,29 +61,41 @@ class Task:
     n: int
     repetition: int
     seed: int
+    n_seeds: int = 1
 
 
 @dataclass(frozen=True)
 class Line:
-    """How often each verdict was given on so many rows of a setting, and how often it was not true."""
+    """How often each verdict was given on so many rows of a setting, and how often it was not true.
+
+    ``wrong_fine`` counts "fine" and "small", ``wrong_action`` the verdicts that ask for something;
+    ``same`` is the share of seeds that give the verdict that most of them give.
+    """
 
     setting: str
     n: int
     repetitions: int
     fine: float
+    small: float
     recalibrate: float
     repair: float
+    both: float
+    borderline: float
     unclear: float
-    wrong: float
+    wrong_fine: float
+    wrong_action: float
+    same: float
 
 
 def true_claims(setting: str) -> Mapping[str, bool]:
     """Tell of each verdict whether what it claims is true."""
     truth = SETTINGS[setting].truth()
     matters = DEFAULTS["tolerance"] / 4  # of p (1 - p) for as many positives as negatives
-    calibration, grouping = truth.calibration_loss >= matters, truth.grouping_loss >= matters
-    claims = {FINE: not calibration and not grouping, RECALIBRATE: calibration, REPAIR: grouping}
-    return claims | {UNCLEAR: True}
+    calibration, grouping = truth.calibration_loss, truth.grouping_loss
+    large = calibration + grouping >= matters
+    recalibrate, repair = large and calibration >= matters / 2, large and grouping >= matters / 2
+    claims = {FINE: not large, SMALL: not large, RECALIBRATE: recalibrate, REPAIR: repair}
+    return claims | {BOTH: recalibrate and repair, BORDERLINE: True, UNCLEAR: True}
 
 
 def crossed(sample: Sample, generator: np.random.Generator) -> Sample:
@@ -91,44 +106,65 @@ def crossed(sample: Sample, generator: np.random.Generator) -> Sample:
     return replace(sample, X=X)
 
 
-def run_task(task: Task) -> tuple[Task, str]:
-    """Draw one sample, audit it and return the verdict."""
+def run_task(task: Task) -> tuple[Task, list[str]]:
+    """Draw one sample, audit it with each seed and return the verdicts."""
     key = (list(SETTINGS).index(task.setting), task.n, task.repetition)
     generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
     sample = SETTINGS[task.setting].sample(task.n, random_state=generator)
     if task.setting == CROSSED:
         sample = crossed(sample, generator)
-    random_state = int(generator.integers(2**31))
+    kinds = []
     with threadpool_limits(1):  # one core for each job
-        audit = epiloss.audit(sample.y, sample.scores, sample.X, random_state=random_state)
-    return task, audit.verdict.kind
+        for random_state in generator.integers(2**31, size=task.n_seeds).tolist():
+            audit = epiloss.audit(sample.y, sample.scores, sample.X, random_state=random_state)
+            kinds.append(kind_of(audit))
+    return task, kinds
 
 
-def summarise(found: Iterable[tuple[Task, str]]) -> list[Line]:
+def summarise(found: Iterable[tuple[Task, list[str]]]) -> list[Line]:
     """Return a line for each setting and number of rows."""
-    kinds: dict[tuple[str, int], list[str]] = {}
-    for task, kind in found:
-        kinds.setdefault((task.setting, task.n), []).append(kind)
-    lines = []
-    for (setting, n), given in kinds.items():
-        shares = {kind: given.count(kind) / len(given) for kind in KINDS}
-        claims = true_claims(setting)
-        wrong = sum(share for kind, share in shares.items() if not claims[kind])
-        lines.append(Line(setting, n, len(given), **shares, wrong=wrong))
-    return lines
+    kinds: dict[tuple[str, int], list[list[str]]] = {}
+    for task, given in found:
+        kinds.setdefault((task.setting, task.n), []).append(given)
+    return [_line(setting, n, samples) for (setting, n), samples in kinds.items()]
 
 
-def as_table(lines: Sequence[Line]) -> str:
+def _line(setting: str, n: int, samples: Sequence[Sequence[str]]) -> Line:
+    given = [kind for sample in samples for kind in sample]
+    shares = {kind: given.count(kind) / len(given) for kind in KINDS}
+    claims = true_claims(setting)
+    wrong = {kind: 0.0 if claims[kind] else share for kind, share in shares.items()}
+    same = float(np.mean([max(map(sample.count, sample)) / len(sample) for sample in samples]))
+    return Line(
+        setting,
+        n,
+        len(samples),
+        fine=shares[FINE],
+        small=shares[SMALL],
+        recalibrate=shares[RECALIBRATE],
+        repair=shares[REPAIR],
+        both=shares[BOTH],
+        borderline=shares[BORDERLINE],
+        unclear=shares[UNCLEAR],
+        wrong_fine=wrong[FINE] + wrong[SMALL],
+        wrong_action=wrong[RECALIBRATE] + wrong[REPAIR] + wrong[BOTH],
+        same=same,
+    )
+
+
+def as_table(lines: Sequence[Line], *, seeds: bool = False) -> str:
     """Return the table that is printed."""
     width = max(len(line.setting) for line in lines)
+    names = ["fine", "small", "recal.", "repair", "both", "border", "unclear", "wrong fine", "wrong act"]
+    names += ["same seed"] if seeds else []
     text = [
         f"{lines[0].repetitions} samples each: how often each verdict was given, and was wrong.",
         "Losses in multiples of what matters, 1% of the score of the base rate.",
-        f"{'true loss':{width}} {'rows':>6}" + "".join(f" {name:>11}" for name in (*KINDS, "wrong")),
+        f"{'true loss':{width}} {'rows':>6}" + "".join(f" {name:>10}" for name in names),
     ]
     for line in lines:
-        shares = (line.fine, line.recalibrate, line.repair, line.unclear, line.wrong)
-        text.append(f"{line.setting:{width}} {line.n:>6}" + "".join(f" {one:11.2f}" for one in shares))
+        shares = astuple(line)[3 : 3 + len(names)]
+        text.append(f"{line.setting:{width}} {line.n:>6}" + "".join(f" {one:10.2f}" for one in shares))
     return "\n".join(text)
 
 
@@ -139,13 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("experiments/output/verdicts.csv"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
+    parser.add_argument("--seeds", action="store_true", help=f"audit each sample with {N_SEEDS} seeds")
     parser.add_argument("--quick", action="store_true", help="300 rows only")
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
     options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
     todo = [
-        Task(setting, n, repetition, options.seed)
+        Task(setting, n, repetition, options.seed, N_SEEDS if options.seeds else 1)
         for setting in SETTINGS
         for n in (SIZES[:1] if options.quick else SIZES)
         for repetition in range(options.repetitions)
@@ -155,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bar = track(runs, "verdicts", len(todo), console=console, disable=not console.is_terminal)
     lines = summarise(bar)
     write_text(options.output, as_csv(lines))
-    print(as_table(lines))
+    print(as_table(lines, seeds=options.seeds))
 
 
 if __name__ == "__main__":

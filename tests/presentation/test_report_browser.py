@@ -378,7 +378,7 @@ def test_paper_has_no_controls_and_is_light(driver: Any, pages: dict[str, Path])
     assert not find(driver, "#theme").is_displayed()
     assert not find(driver, ".controls").is_displayed()
     assert find(driver, "svg.diagram").is_displayed()
-    assert find(driver, "table.worst").is_displayed()
+    assert find(driver, "table.gaps").is_displayed()
     colour = driver.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
     assert colour == "rgb(255, 255, 255)"
     overflow = driver.execute_script(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import verdicts
-from epiloss.auditing.verdict import FINE, RECALIBRATE, REPAIR, UNCLEAR
+from epiloss.auditing.verdict import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR
 from epiloss.simulate import Sigmoid
 
 
@@ -24,24 +24,30 @@ def test_settings_have_the_losses_that_their_names_tell() -> None:
 @pytest.mark.parametrize(
     ("setting", "true"),
     [
-        ("nothing", {FINE}),
-        ("grouping 0.7", {FINE}),
+        ("nothing", {FINE, SMALL}),
+        ("grouping 0.7", {FINE, SMALL}),
         ("grouping 1.4", {REPAIR}),
         ("calibration 2.4", {RECALIBRATE}),
-        ("both, 3 and 2.4", {REPAIR, RECALIBRATE}),
+        ("both, 3 and 2.4", {REPAIR, RECALIBRATE, BOTH}),
     ],
 )
 def test_what_a_verdict_claims_is_held_against_the_truth(setting: str, true: set[str]) -> None:
-    assert {kind for kind, holds in verdicts.true_claims(setting).items() if holds} == true | {UNCLEAR}
+    assert {kind for kind, holds in verdicts.true_claims(setting).items() if holds} == true | {
+        BORDERLINE,
+        UNCLEAR,
+    }
 
 
 def test_shares_sum_to_one_and_the_wrong_ones_are_counted() -> None:
-    kinds = [FINE, REPAIR, REPAIR, UNCLEAR]
-    found = [(verdicts.Task("nothing", 300, k, 0), kind) for k, kind in enumerate(kinds)]
+    given = [[FINE, FINE], [REPAIR, REPAIR], [REPAIR, UNCLEAR], [UNCLEAR, UNCLEAR]]
+    found = [(verdicts.Task("nothing", 300, k, 0), kinds) for k, kinds in enumerate(given)]
     (line,) = verdicts.summarise(found)
-    assert (line.fine, line.recalibrate, line.repair, line.unclear) == (0.25, 0.0, 0.5, 0.25)
-    assert line.wrong == 0.5
-    assert "0.50" in verdicts.as_table([line])
+    assert (line.fine, line.recalibrate, line.repair, line.unclear) == (0.25, 0.0, 0.375, 0.375)
+    assert (line.wrong_fine, line.wrong_action) == (0.0, 0.375)
+    assert line.same == 0.875
+    assert "0.88" in verdicts.as_table([line], seeds=True)
+    (line,) = verdicts.summarise([(verdicts.Task("grouping 3", 300, 0, 0), [SMALL])])
+    assert line.wrong_fine == 1
 
 
 def test_of_crossed_columns_only_the_product_tells() -> None:
@@ -59,7 +65,7 @@ def test_few_verdicts_are_wrong() -> None:
     for setting in ("nothing", "grouping 3", "calibration 2.4"):
         todo = [verdicts.Task(setting, 1_000, k, 7) for k in range(30)]
         (line,) = verdicts.summarise(map(verdicts.run_task, todo))
-        assert line.wrong <= 0.1
+        assert line.wrong_fine + line.wrong_action <= 0.1
 
 
 def test_the_script_prints_its_table_and_saves_it(

@@ -21,8 +21,9 @@ matters; the larger part is named first. Without features the calibration loss d
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scipy.special import ndtri
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
 
 FINE, SMALL, BORDERLINE, UNCLEAR = "fine", "small", "borderline", "unclear"
-RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate and repair"
+RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate-and-repair"
 _SURELY, _PART = 0.7, 0.5  # of what matters: what a loss to act on surely is, and a part of it
 _LEVEL = 0.05
 _ONE_SIDED = float(ndtri(1 - _LEVEL))
@@ -67,23 +68,20 @@ class Verdict:
 
 def verdict(audit: Audit) -> Verdict:
     """Return the verdict on an audit by the table above."""
-    matters = audit.options["tolerance"] * audit.uninformed
-    told = _Telling(audit, matters)
-    if told.is_vacuous:
-        return Verdict(UNCLEAR, told.vacuous(), matters)
-    if told.acts:
-        kind = told.kind()
-        return Verdict(kind, told.to_do(kind), matters)
-    if told.is_below:
-        if told.is_blind or told.is_untested:
-            return Verdict(UNCLEAR, told.right_on_average(), matters)
-        if told.is_there:
-            return Verdict(SMALL, told.small(), matters)
-        return Verdict(FINE, told.fine(), matters)
-    if told.is_there:
-        return Verdict(BORDERLINE, told.borderline(), matters)
-    rows = told.rows_needed()
-    return Verdict(UNCLEAR, told.unclear(rows), matters, rows)
+    told = _Telling(audit, what_matters(audit))
+    kind = told.kind()
+    rows = told.rows_needed() if kind == UNCLEAR and told.is_open else None
+    return Verdict(kind, told.sentence(kind, rows), told.matters, rows)
+
+
+def kind_of(audit: Audit) -> str:
+    """Return the kind of the verdict alone, without searching for what its sentence names."""
+    return _Telling(audit, what_matters(audit)).kind()
+
+
+def what_matters(audit: Audit) -> float:
+    """Return the least sum of losses that matters."""
+    return float(audit.options["tolerance"] * audit.uninformed)
 
 
 @dataclass(frozen=True)
@@ -164,6 +162,32 @@ class _Telling:
         return _LEARNED * self.audit.score.value / self.matters
 
     def kind(self) -> str:
+        """Return the kind of the verdict."""
+        if self.is_vacuous:
+            return UNCLEAR
+        if self.acts:
+            return self._action()
+        if self.is_below:
+            if self.is_blind or self.is_untested:
+                return UNCLEAR
+            return SMALL if self.is_there else FINE
+        return BORDERLINE if self.is_there else UNCLEAR
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more rows would tell."""
+        return not self.is_vacuous and not self.is_below
+
+    def sentence(self, kind: str, rows: int | None) -> str:
+        """Return the verdict in words."""
+        if self.is_vacuous:
+            return self.vacuous()
+        if kind == UNCLEAR:
+            return self.unclear(rows) if self.is_open else self.right_on_average()
+        known = {FINE: self.fine, SMALL: self.small, BORDERLINE: self.borderline}
+        return known[kind]() if kind in known else self.to_do(kind)
+
+    def _action(self) -> str:
         """Return what to do: about each part that counts, or about the larger one."""
         calibration, grouping = self.audit.calibration_loss, self.audit.grouping_loss
         least = _PART * self.matters
@@ -291,18 +315,13 @@ class _Telling:
 
     def _where(self) -> str:
         """Name the first segment, where there is one."""
-        if self.audit.region_source is not RegionSource.LEARNED or self.audit.details is None:
+        audit = self.audit
+        if audit.region_source is RegionSource.SUBGROUPS:
+            return _most_of_all(_surest_subgroup(audit))
+        if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
             return ""
-        segments = self.audit.segments
-        if not len(segments):
-            return ""
-        first = segments[0]
-        gap, low, high = (100 * abs(one) for one in (first.gap, first.low, first.high))
-        low, high = min(low, high), max(low, high)
-        return (
-            f" Most of all where {printable(first.description)}: {first.n:,} rows, {first.direction} by "
-            f"{gap:.1f} points ({low:.1f} to {high:.1f})."
-        )
+        first = audit.segments[0]
+        return _most_of_all({**vars(first), "name": f"where {first.description}"})
 
     def rows_needed(self) -> int | None:
         """Return how many rows would end what is unclear, were the losses what they seem to be."""
@@ -324,6 +343,30 @@ def _is_there(loss: Estimate) -> bool:
     if loss.pvalue is not None:
         return loss.pvalue <= _LEVEL
     return loss.low is not None and loss.low > 0
+
+
+def _surest_subgroup(audit: Audit) -> Mapping[str, Any] | None:
+    """Return the subgroup whose gap is the surest, if it is more than noise."""
+    rows = [
+        {**row, "name": f"for {row['subgroup']} ({column})"}
+        for column, table in audit.subgroup_gaps.items()
+        for row in table.rows()
+        if row["pvalue_adjusted"] <= _LEVEL
+    ]
+    return min(rows, key=lambda row: float(row["pvalue_adjusted"]), default=None)
+
+
+def _most_of_all(row: Mapping[str, Any] | None) -> str:
+    """Name a group of rows with its gap."""
+    if row is None:
+        return ""
+    gap, low, high = (100 * float(row[name]) for name in ("gap", "low", "high"))
+    side = "under-predicted" if gap > 0 else "over-predicted"
+    low, high = sorted((abs(low), abs(high))) if low * high > 0 else (0.0, max(abs(low), abs(high)))
+    return (
+        f" Most of all {printable(str(row['name']))}: {int(row['n']):,} rows, {side} by {abs(gap):.1f} "
+        f"points ({low:.1f} to {high:.1f})."
+    )
 
 
 def _points(loss: float) -> str:

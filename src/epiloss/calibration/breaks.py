@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from epiloss._typing import Floats
 from epiloss.calibration.smoothers import DistinctScores, WindowedLines
 
-_OWN = 50.0  # labels of one score, from which on its rate is their mean
+_OWN = 50.0  # labels of one score, from which on its rate is their mean,
+_FEW, _OWN_OF_FEW = 50, 8.0  # and where there are so few scores that the noise of all is small
 _PAIR = 2.0  # labels of one score that tell whether rates are rough
 _ROUGH = 1.0  # standard errors above what chance makes of smooth rates
 _COPIES = 0.5  # correlation of two labels of one score, more than which no classifier leaves
@@ -51,7 +52,7 @@ def pieces(rows: DistinctScores, jumps: Floats) -> list[DistinctScores]:
 
 def repeated_enough(rows: DistinctScores) -> NDArray[np.bool_]:
     """Tell which scores have so many labels that their mean is their rate."""
-    return np.asarray(rows.repeats >= _OWN)
+    return np.asarray(rows.repeats >= (_OWN_OF_FEW if len(rows.scores) <= _FEW else _OWN))
 
 
 def repeated(rows: DistinctScores) -> NDArray[np.bool_]:

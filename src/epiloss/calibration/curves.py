@@ -279,8 +279,10 @@ def fit_curve_pair(
         return curve, curve
     if weights is None and clusters is None and ((labels == 0) | (labels == 1)).all():
         scores, labels = sorted_rows(scores, labels)
-        labels = labels[shuffled_ties(scores, generator)]
+        order = shuffled_ties(scores, generator)
         halves = dealt(len(scores), generator)
+        if order is not None:
+            halves = np.sort(order[halves[0]]), np.sort(order[halves[1]])
     else:
         order = np.argsort(scores)  # equal scores are told apart by what the rows hold
         scores, labels = scores[order], labels[order]

@@ -28,27 +28,33 @@ def even_halves(
     if weights is not None or clusters is not None:
         keys.insert(0, np.bincount(unit, weights).astype(float))
     order = np.lexsort(keys)
-    order = order[shuffled_ties(keys[-1][order], generator)]
+    again = shuffled_ties(keys[-1][order], generator)
+    order = order if again is None else order[again]
     second = np.zeros(len(n), bool)
     second[order[dealt(len(n), generator)[1]]] = True
     return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])
 
 
-def shuffled_ties(ordered: Floats, generator: np.random.Generator) -> Codes | slice:
-    """Return an order in which equal scores, of those in order, come by chance.
+def shuffled_ties(ordered: Floats, generator: np.random.Generator) -> Codes | None:
+    """Return an order in which equal scores, of those in order, come by chance; none if there are none.
 
     Dealt by their labels, halves would have the same rates at each score: their errors would be one.
+    Of an odd number of equal scores the last comes behind all pairs, so that each score is halved.
 
     Examples
     --------
     >>> shuffled_ties(np.array([0.1, 0.2]), np.random.default_rng(0))
-    slice(None, None, None)
-    >>> shuffled_ties(np.array([0.1, 0.1, 0.2]), np.random.default_rng(1))[2]
-    np.int64(2)
+    >>> sorted(shuffled_ties(np.array([0.1, 0.2, 0.2]), np.random.default_rng(0))[:2].tolist())
+    [1, 2]
     """
-    if not (ordered[1:] == ordered[:-1]).any():
-        return slice(None)
-    return np.lexsort((generator.random(len(ordered)), ordered))
+    starts = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    if starts.all():
+        return None
+    order = np.lexsort((generator.random(len(ordered)), ordered))
+    size = np.diff(np.flatnonzero(np.append(starts, True)))
+    last = np.zeros(len(ordered), bool)
+    last[np.cumsum(size) - 1] = size % 2 == 1
+    return np.concatenate([order[~last], order[last]])
 
 
 def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:

@@ -1,6 +1,7 @@
 """The command line: results on the standard output, everything else on the standard error.
 
-Exit codes: 0 done, 1 crash, 2 wrong usage, 3 a loss above its limit, 4 bad data.
+Exit codes: 0 done, 1 crash, 2 wrong usage, 3 a loss above its limit, 4 bad data or an output that
+cannot be written, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from epiloss.cli.options import audit_options, column_options, logits_option, score_option
-from epiloss.cli.output import check_output, named_files, repaired, write
+from epiloss.cli.interrupts import interruptible
+from epiloss.cli.options import OnceCommand, audit_options, column_options, logits_option, score_option
+from epiloss.cli.output import check_output, named_files, repaired, show, write
 from epiloss.cli.wording import SWITCHES, spoken
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
 
-EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA = 1, 2, 3, 4
+EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -32,7 +34,7 @@ def cli() -> None:
     """Measure how far a classifier's probabilities are from the truth."""
 
 
-@cli.command()
+@cli.command(cls=OnceCommand)
 @click.argument("files", nargs=-1, required=True)
 @column_options
 @click.option(
@@ -60,7 +62,7 @@ def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> No
     _run(options, lambda chosen: audit_table(source, score=list(scores), **chosen), names=scores)
 
 
-@cli.command()
+@cli.command(cls=OnceCommand)
 @click.argument("repair", type=click.Path(dir_okay=False))
 @click.argument("files", nargs=-1, required=True)
 @score_option()
@@ -87,7 +89,7 @@ def apply(
     click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 
-@cli.command()
+@cli.command(cls=OnceCommand)
 @audit_options
 def demo(**options: Any) -> None:
     """Audit a logistic model of income on bundled census data."""
@@ -109,24 +111,31 @@ def main() -> None:
     """Run the command line, with one sentence and an exit code for what is wrong."""
     warnings.showwarning = _note
     try:
+        with interruptible(main.__code__.co_filename):
+            _answer()
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped.", err=True)
+        sys.exit(EXIT_STOPPED)
+
+
+def _answer() -> None:
+    try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.Abort:
-        click.echo("stopped.", err=True)
-        sys.exit(130)
     except (OptionError, MissingExtraError) as error:
         _fail(error, EXIT_USAGE)
     except NoColumnError as error:
         _fail(error.named(SWITCHES), EXIT_DATA)
     except DataError as error:
+        _let_go_of_output()  # it may be what is full
         _fail(error, EXIT_DATA)
     except BrokenPipeError:
         _let_go_of_output()  # the reader has gone
         sys.exit(EXIT_CRASH)
     except OSError as error:
-        _let_go_of_output()  # it may be what is full
+        _let_go_of_output()
         _fail(error, EXIT_CRASH)
 
 
@@ -165,10 +174,10 @@ def _run(
     if as_json:
         plain = result.to_dict() | ({} if loop is None else {"repair": loop.to_dict()})
         plain |= {"gate": [one.to_dict() for one in gate]} if gate else {}
-        click.echo(json.dumps(plain, indent=1, allow_nan=False))
+        show(json.dumps(plain, indent=1, allow_nan=False))
     else:
         lines = (str(result) if loop is None else f"{result}\n\n{loop}").splitlines()
-        click.echo("\n".join(spoken(one) if one.startswith("note: ") else one for one in lines))
+        show("\n".join(spoken(one) if one.startswith("note: ") else one for one in lines))
     for one in gate:
         click.echo(f"Gate {'failed' if one.failed else 'passed'}: {one}", err=True)
     if any(one.failed for one in gate):

@@ -27,6 +27,21 @@ _HELP = {
 }
 
 
+class OnceCommand(click.Command):
+    """A command that refuses an option that is given twice where only the last would count."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Count how often each option is given before any is read."""
+        order = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for option in self.get_params(ctx):
+            repeatable = isinstance(option, click.Option) and (option.multiple or option.is_flag)
+            if order.count(option) > 1 and not repeatable:
+                raise click.UsageError(
+                    f"{option.opts[0]} is given {order.count(option)} times, and takes one value.", ctx
+                )
+        return super().parse_args(ctx, args)
+
+
 def audit_options(command: Any) -> Any:
     """Add the options that every audit takes; what is not given has the default of the Python call."""
     options = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,29 +48,77 @@ def write(path: str, save: Callable[[str], object]) -> None:
     """Write a file, or say why it cannot be written."""
     try:
         save(path)
+    except BrokenPipeError as error:
+        raise DataError(f"cannot write {path!r}: its reader has gone.") from error
     except OSError as error:
-        reason = error.strerror or str(error).rstrip(".")  # pyarrow gives no number
-        raise DataError(f"cannot write {path!r}: {reason}. It is as it was before.") from error
+        kept = "" if _is_special(path) else " It is as it was before."
+        raise DataError(f"cannot write {path!r}: {_reason(error)}.{kept}") from error
+
+
+def show(text: str) -> None:
+    """Print on the standard output, or say why it cannot be."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise DataError(f"cannot write to the standard output: {_reason(error)}.") from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error).rstrip(".")  # pyarrow gives no number
 
 
 def check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> None:
     """Refuse to overwrite what is read or what is there, and folders that are not, before any work."""
-    for path in (options.get(name) for name in ("output", "report", "repair", "save_repair")):
-        if path and any(Path(one).exists() and _holds(one, path) for one in inputs):
+    given = {name: options.get(name) for name in ("output", "report", "repair", "save_repair")}
+    paths = {f"--{name.replace('_', '-')}": path for name, path in given.items() if path}
+    for path in paths.values():
+        if any(_holds(one, path) for one in inputs):
             raise click.UsageError(f"{path!r} is read, and may not be written too. Name another file.")
-        if path and Path(path).exists() and not options["force"]:
+        special = _is_special(path)
+        if _is_standard_output(path) and not special:
+            raise click.UsageError(f"{path!r} is the standard output already. Name another file.")
+        if os.path.exists(path) and not special and not options["force"]:
             raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
-        if path and not Path(path).parent.is_dir():
+        if not Path(os.path.realpath(path)).parent.is_dir():
             raise DataError(f"cannot write {path!r}: its folder does not exist. Make it first.")
+    for (one, path), (other, also) in itertools.combinations(paths.items(), 2):
+        if _is_same(path, also) and not _is_special(path):
+            raise click.UsageError(f"{one} and {other} must differ, got {path!r} for both.")
+
+
+def _is_special(path: str) -> bool:
+    """Tell whether a path leads to what is no regular file, or say why it cannot be written."""
+    from epiloss._saving import is_special
+
+    try:
+        return is_special(path)
+    except OSError as error:  # such as a name that is too long
+        raise DataError(f"cannot write {path!r}: {_reason(error)}.") from error
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Tell whether two paths lead to one file, which need not exist yet."""
+    if os.path.exists(path) and os.path.exists(other):
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _is_standard_output(path: str) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
 
 
 def named_files(names: Sequence[str]) -> list[str]:
     """Return files and folders that are named, also by patterns."""
-    return [found for name in names for found in ([name] if Path(name).exists() else glob.glob(name))]
+    return [found for name in names for found in ([name] if os.path.exists(name) else glob.glob(name))]
 
 
 def _holds(given: str, path: str) -> bool:
     """Tell whether a file is the one that is given, or lies in the folder that is."""
-    if not Path(path).exists():
+    if not (os.path.exists(given) and os.path.exists(path)):
         return False
     return os.path.samefile(given, path) or Path(given).resolve() in Path(path).resolve().parents

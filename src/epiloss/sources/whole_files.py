@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from epiloss._saving import replacing
+from epiloss._saving import writing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
 from epiloss.input.tables import no_column
 from epiloss.sources.arrow import IDENTIFIER, arrow
@@ -25,6 +26,8 @@ from epiloss.sources.size_limits import check_claim
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
 
+# what archives hold that are spreadsheets: of Excel (also binary), of OpenDocument, of Numbers
+_SHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml", "Index/Document.iwa")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # what zipfile and NumPy raise where an archive or the header of an array is broken
 _BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, RuntimeError, SyntaxError, tokenize.TokenError)
@@ -51,14 +54,23 @@ def read_file(path: str) -> FileColumns:
 
     The format is told from the content: Parquet, Arrow and NPZ files carry a mark, all else is CSV.
     """
-    content = sys.stdin.buffer.read() if path == "-" else None
+    content = _standard_input() if path == "-" else None
     name = "the standard input" if path == "-" else path
     if path != "-":
         _check_path(path)
     if _is_archive(path, content):
         with in_words(name, _BROKEN_ARCHIVE), _seekable(path, content) as source:
-            return _read_npz(source)
+            return _read_npz(source, name)
     return _columns(read_table(name, content))
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise DataError("the standard input is closed. Pipe a table into it, or name a file.")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise DataError(f"the standard input cannot be read: {error.strerror}. Name a file.") from error
 
 
 def read_whole(path: str) -> Any:
@@ -123,7 +135,7 @@ def writing_table(path: str | Path, schema: Any) -> Iterator[Callable[[Any], Non
         raise OptionError(f"a table is written as {', '.join(writers)}, got {str(path)!r}.")
     plain = partial(_harmless, pa) if ending == ".csv" else _as_it_is
     with (
-        replacing(path) as temporary,
+        writing(path) as temporary,
         writers[ending](str(temporary), plain(schema.empty_table()).schema) as writer,
     ):
         yield lambda table: writer.write_table(plain(table))
@@ -161,16 +173,17 @@ def _seekable(path: str, content: bytes | None) -> BinaryIO:
 
 
 def _check_path(path: str) -> None:
-    if not Path(path).exists():
+    if not os.path.exists(path):  # False, and no error, also for names that are too long
         raise DataError(printable(f"no file {path!r}. Check the path; use - for the standard input."))
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         raise DataError(printable(f"{path!r} is a folder. Name one file in it."))
 
 
-def _read_npz(source: Any) -> FileColumns:
+def _read_npz(source: Any, name: str) -> FileColumns:
     arrays = {}
     with zipfile.ZipFile(source) as archive:
         members = archive.infolist()
+        _check_arrays([one.filename for one in members], name)
         source.seek(0, io.SEEK_END)
         if sum(one.compress_size for one in members) > source.tell():
             raise ValueError("its arrays claim to be longer than the archive")
@@ -178,6 +191,20 @@ def _read_npz(source: Any) -> FileColumns:
             arrays[member.filename.removesuffix(".npy")] = _read_array(archive, member)
     # a lone value has no rows
     return FileColumns({name: array for name, array in arrays.items() if array.ndim > 0})
+
+
+def _check_arrays(members: Sequence[str], name: str) -> None:
+    """Refuse archives of other things than arrays, such as spreadsheets."""
+    if any(member.endswith(".npy") for member in members):
+        return
+    if any(member in _SHEETS for member in members):
+        what = (
+            "a spreadsheet. Save the sheet as CSV, or convert it by pandas.read_excel and "
+            "DataFrame.to_parquet"
+        )
+    else:
+        what = "a ZIP archive without arrays. Unpack it, and name the files in it"
+    raise DataError(f"{printable(name)} is no table: it is {what}.")
 
 
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:

@@ -25,6 +25,7 @@ from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
+_ROWS_PER_SUBGROUP = 10
 LEAST_LABELS = 12  # of the rarer outcome, so that every part of the rows has some
 
 
@@ -60,7 +61,10 @@ def with_subgroups_as_feature(problem: BinaryProblem) -> BinaryProblem:
     """Return the problem with its subgroups as a category to learn from, where it has no features."""
     if problem.groups is None or problem.features is not None:
         return problem
-    names = tuple(map(str, range(int(problem.groups.max(initial=-1)) + 1)))
+    n_groups = int(problem.groups.max(initial=-1)) + 1
+    if n_groups * _ROWS_PER_SUBGROUP > len(problem.groups):
+        return problem  # nothing can be learned of so small ones
+    names = tuple(map(str, range(n_groups)))
     features = Features((problem.groups.astype(float),), ("subgroup",), {0: names}, complete=True)
     return replace(problem, features=features, groups=None)
 

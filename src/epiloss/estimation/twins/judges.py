@@ -23,6 +23,7 @@ from epiloss.scoring import ScoringRule
 
 _EDGE, _RARE = 0.005, 0.1  # that curves are kept from 0 and from 1; of the rate of a rare outcome
 _CURVE = 4_096  # scores by which a curve is known
+_CLOSEST = 1e-290  # scores between which a curve is steeper than a number can tell
 _EVENTS = 4.0  # rarer outcomes that a leaf expects at least, where ratios of probabilities count
 MOST_LEARNING = 80_000  # rows that a model learns from
 
@@ -80,6 +81,8 @@ class Curve:
         starts = block.basis.starts
         some = evenly(len(starts), _CURVE)
         starts = starts if some is None else starts[some]
+        scores = block.scores[starts]
+        starts = starts[np.append(True, scores[1:] - scores[:-1] > _CLOSEST)]
         return cls(block.scores[starts], curve[starts])
 
     def __call__(self, scores: Floats) -> Floats:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from epiloss.presentation.plot.comparison import ComparisonDisplay as ComparisonDisplay
     from epiloss.presentation.plot.curve import CurveDisplay as CurveDisplay
+    from epiloss.presentation.plot.gaps import GapsDisplay as GapsDisplay
     from epiloss.presentation.plot.grouping import GroupingDisplay as GroupingDisplay
     from epiloss.presentation.plot.groups import HeterogeneityDisplay as HeterogeneityDisplay
     from epiloss.presentation.plot.ledger import LedgerDisplay as LedgerDisplay
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ComparisonDisplay": "comparison",
     "CurveDisplay": "curve",
+    "GapsDisplay": "gaps",
     "GroupingDisplay": "grouping",
     "HeterogeneityDisplay": "groups",
     "LedgerDisplay": "ledger",

@@ -1,0 +1,253 @@
+"""What the paper says of its networks, counted in the values that it printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from published_values import (
+    DIGIT,
+    MERGED,
+    RENDITIONS,
+    SEEN,
+    SHIFTED,
+    SNOW,
+    UNSEEN,
+    VALIDATION,
+    VISION,
+    YAHOO,
+    Printed,
+    printed,
+    printed_on,
+)
+
+HOLDS, IN_PART, NOT = "holds", "holds in part", "does not hold"
+MOST, HALF = 0.9, 0.5  # shares of the networks from which on a statement holds, and holds in part
+SMALL, LARGE = 0.1, 0.5  # changes, in units of the mean grouping loss
+LEVEL = 0.05  # of the test of a rank correlation
+NEAR, RATIO = 0.01, 1.5  # accuracies that are comparable, grouping losses that differ
+RULES = (
+    f"A count *holds* from {MOST:.0%} of the networks on and *holds in part* from {HALF:.0%} on. A change "
+    f"counts as none up to {SMALL:.0%} of the mean GL, and as one in part up to {LARGE:.0%}. A rank "
+    f"correlation (Spearman's) holds if it is positive and its two-sided p-value is below {LEVEL:.0%}, "
+    "and in part if it is positive only. That networks *can* differ holds if a pair does. The networks "
+    "share images and families, so the p-values are rough."
+)
+_ROUNDING = 1e-9  # differences of printed decimals are not exact
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper, the data it is counted in, the count, and whether it holds."""
+
+    text: str
+    data: str
+    count: str
+    verdict: str
+
+
+class Correlation(NamedTuple):
+    """Spearman's rank correlation and its two-sided p-value."""
+
+    rho: float
+    p_value: float
+
+    def __str__(self) -> str:
+        p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
+        return f"{self.rho:.2f}, {p}"
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
+    """Return how far two columns have the same order.
+
+    Examples
+    --------
+    >>> str(rank_correlation([1, 2, 3, 4], [10, 20, 30, 50]))
+    '1.00, p < 0.001'
+    """
+    found = spearmanr(first, second)
+    return Correlation(float(found.statistic), float(found.pvalue))
+
+
+def by_share(n: int, total: int) -> str:
+    """Return the verdict on a count.
+
+    Examples
+    --------
+    >>> by_share(27, 27), by_share(21, 27), by_share(3, 27)
+    ('holds', 'holds in part', 'does not hold')
+    """
+    share = n / total
+    return HOLDS if share >= MOST else IN_PART if share >= HALF else NOT
+
+
+def by_change(change: float, size: float) -> str:
+    """Return the verdict on a change, which is to be small beside a size."""
+    return HOLDS if change <= SMALL * size else IN_PART if change <= LARGE * size else NOT
+
+
+def by_order(found: Correlation) -> str:
+    """Return the verdict on a rank correlation, which is to be positive."""
+    if found.rho <= 0:
+        return NOT
+    return HOLDS if found.p_value < LEVEL else IN_PART
+
+
+def statements() -> list[Statement]:
+    """Return the paper's statements with what was counted, in the order of its argument."""
+    return [
+        removed(),
+        *(left(name) for name in SHIFTED),
+        *(more_than_clean(name) for name in SHIFTED),
+        substantial(),
+        next_to_none(),
+        *(more_accurate(name) for name in SHIFTED),
+        one_corruption(),
+        comparable(),
+        *topics(),
+    ]
+
+
+def removed() -> Statement:
+    """Count where recalibration leaves no calibration loss."""
+    rows = printed()
+    n = sum(one.cl_after <= DIGIT + _ROUNDING for one in rows)
+    before, after = (float(np.mean([getattr(one, name) for one in rows])) for name in ("cl", "cl_after"))
+    count = f"CL' is at most {DIGIT} in {n} of {len(rows)} rows; the mean falls from {before:.4f} to {after:.4f}"
+    return Statement("Recalibration removes the calibration loss", "all", count, by_share(n, len(rows)))
+
+
+def left(data_set: str) -> Statement:
+    """Measure how far recalibration moves the grouping loss."""
+    rows = list(printed_on(data_set).values())
+    gl, after = (np.array([getattr(one, name) for one in rows]) for name in ("gl", "gl_after"))
+    change, size = float(np.abs(after - gl).mean()), float(gl.mean())
+    largest = rows[int(np.abs(after - gl).argmax())]
+    count = (
+        f"mean absolute change {change:.4f}, {change / size:.0%} of the mean GL of {size:.4f} (mean GL' "
+        f"{after.mean():.4f}); largest {largest.gl_after - largest.gl:+.3f} ({largest.model}); rank "
+        f"correlation of GL and GL' {rank_correlation(gl, after).rho:.2f}"
+    )
+    text = "Recalibration leaves the grouping loss where it was"
+    return Statement(text, data_set, count, by_change(change, size))
+
+
+def more_than_clean(data_set: str) -> Statement:
+    """Count the networks that have more grouping loss than on the images they were made for."""
+    pairs = list(both(VALIDATION, data_set))
+    n = sum(clean.gl < shifted.gl for clean, shifted in pairs)
+    count = f"GL is larger than on {VALIDATION} for {n} of {len(pairs)} networks"
+    return Statement("Under shift there is more", data_set, count, by_share(n, len(pairs)))
+
+
+def substantial() -> Statement:
+    """Count the networks above the largest grouping loss of any network without shift."""
+    limit = max(one.gl for one in printed_on(VALIDATION).values())
+    rows = printed_on(RENDITIONS).values()
+    n = sum(one.gl > limit for one in rows)
+    highest = max(rows, key=lambda one: one.gl)
+    count = (
+        f"GL is above {limit:.3f}, the largest of any network on {VALIDATION}, for {n} of {len(rows)} "
+        f"networks; at most {highest.gl:.3f} ({highest.model})"
+    )
+    text = "Most networks have a substantial grouping loss"
+    return Statement(text, RENDITIONS, count, by_share(n, len(rows)))
+
+
+def next_to_none() -> Statement:
+    """Count the networks whose grouping loss is hardly anything without shift."""
+    rows = printed_on(VALIDATION).values()
+    limit = 3 * DIGIT
+    n = sum(abs(one.gl) <= limit + _ROUNDING for one in rows)
+    low, high = min(one.gl for one in rows), max(one.gl for one in rows)
+    count = f"GL is within ±{limit:.3f} for {n} of {len(rows)} networks, from {low:.3f} to {high:.3f}"
+    return Statement("Without shift there is next to none", VALIDATION, count, by_share(n, len(rows)))
+
+
+def more_accurate(data_set: str) -> Statement:
+    """Measure whether more accurate networks have more grouping loss."""
+    found = accuracy_correlation(data_set)
+    text = "More accurate networks have more"
+    return Statement(text, data_set, f"rank correlation {found}", by_order(found))
+
+
+def accuracy_correlation(data_set: str) -> Correlation:
+    """Return the rank correlation of accuracy and grouping loss over the networks."""
+    rows = printed_on(data_set).values()
+    return rank_correlation([one.accuracy for one in rows], [one.gl for one in rows])
+
+
+def one_corruption() -> Statement:
+    """Count the networks that have more grouping loss on snow than on 19 corruptions mixed."""
+    pairs = list(both(MERGED, SNOW))
+    n = sum(snow.gl > merged.gl for merged, snow in pairs)
+    less = [snow.model for merged, snow in pairs if snow.gl < merged.gl]
+    means = [float(np.mean([one.gl for one in column])) for column in zip(*pairs, strict=True)]
+    count = (
+        f"GL is larger on snow for {n} of {len(pairs)} networks, smaller for {len(less)} "
+        f"({', '.join(less)}); means {means[0]:.4f} and {means[1]:.4f}"
+    )
+    text = "Snow alone shows more than 19 corruptions mixed"
+    return Statement(text, "ImageNet-C", count, by_share(n, len(pairs)))
+
+
+def comparable() -> Statement:
+    """Count the pairs of networks of like accuracy whose grouping losses differ."""
+    rows = printed_on(RENDITIONS).values()
+    pairs = [
+        (one, other)
+        for one, other in combinations(rows, 2)
+        if abs(one.accuracy - other.accuracy) <= NEAR + _ROUNDING
+    ]
+    n = sum(differ(*pair) for pair in pairs)
+    widest = max(pairs, key=lambda pair: abs(pair[0].gl - pair[1].gl))
+    count = (
+        f"of {len(pairs)} pairs within {100 * NEAR:.0f} point of accuracy, {n} have losses that differ "
+        f"by a factor of {RATIO} or more; widest: "
+        f"{' and '.join(f'{one.model} {one.gl:.3f}' for one in widest)}"
+    )
+    text = "Networks of comparable accuracy can differ"
+    return Statement(text, RENDITIONS, count, HOLDS if n else NOT)
+
+
+def differ(one: Printed, other: Printed) -> bool:
+    """Tell whether one grouping loss is at least ``RATIO`` times the other."""
+    low, high = sorted((one.gl, other.gl))
+    return high >= RATIO * low - _ROUNDING
+
+
+def topics() -> Iterator[Statement]:
+    """Yield what BART shows on topics that it was trained on, and on others."""
+    rows = printed_on(YAHOO)
+    seen, unseen = rows[SEEN], rows[UNSEEN]
+    count = f"GL {seen.gl:.3f} on seen and {unseen.gl:.3f} on unseen topics"
+    more = HOLDS if unseen.gl > seen.gl else NOT
+    yield Statement("BART has more on topics it has not seen", YAHOO, count, more)
+    change = abs(unseen.gl_after - unseen.gl)
+    count = f"GL {unseen.gl:.3f}, GL' {unseen.gl_after:.3f} on unseen topics"
+    yield Statement("Recalibration leaves it", YAHOO, count, by_change(change, unseen.gl))
+
+
+def both(first: str, second: str) -> Iterator[tuple[Printed, Printed]]:
+    """Yield the networks' rows of two data sets."""
+    one, other = printed_on(first), printed_on(second)
+    assert one.keys() == other.keys()
+    return ((one[model], other[model]) for model in one)
+
+
+def as_table(rows: Sequence[Statement]) -> str:
+    """Return the statements as a table of markdown."""
+    head = ["| statement | data | counted in print | verdict |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {one.text} | {one.data} | {one.count} | {one.verdict} |" for one in rows)])
+
+
+def networks() -> list[str]:
+    """Return the networks of the vision study, which are the same on all data sets."""
+    names = [list(printed_on(data_set)) for data_set in VISION]
+    assert all(set(one) == set(names[0]) for one in names)
+    return names[0]

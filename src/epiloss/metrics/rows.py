@@ -1,0 +1,106 @@
+"""The rows that metrics are computed from, and intervals from what each row adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit, logit, ndtri
+
+from epiloss._threads import dot
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.clusters import design_effect
+from epiloss.estimate import Estimate
+from epiloss.estimation.inference import normal_estimate
+from epiloss.estimation.influence import Influence
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """A score and an outcome in {0, 1} for each row, with weights and clusters where there are any."""
+
+    scores: Floats
+    labels: Floats
+    weights: Floats | None = None
+    clusters: Codes | None = None
+
+    @cached_property
+    def share(self) -> Floats:
+        """The weight of each row; they add up to 1."""
+        n = len(self.labels)
+        if self.weights is None:
+            return np.full(n, 1 / n)
+        return np.asarray(self.weights / self.weights.sum(), float)
+
+    @cached_property
+    def place(self) -> Codes:
+        """The place of each row's score among the distinct scores, in increasing order."""
+        return np.asarray(np.unique(self.scores, return_inverse=True)[1], np.int64)
+
+    @cached_property
+    def rate(self) -> float:
+        """The share of positive labels."""
+        return self.mean(self.labels)
+
+    @cached_property
+    def design_effect(self) -> float:
+        """How many rows count as one independent label, because of clusters."""
+        if self.clusters is None:
+            return 1.0
+        effect = design_effect(self.scores, self.labels, self.weights, self.clusters)
+        return max(effect, 1.0)
+
+    def mean(self, values: Floats) -> float:
+        """Return the weighted mean of one value a row."""
+        return dot(self.share, np.asarray(values, float))
+
+    def mean_influence(self, values: Floats) -> Floats:
+        """Return what each row adds to the error of the mean of some values."""
+        return np.asarray(self.share * (values - self.mean(values)), float)
+
+    def stderr(self, contribution: Floats) -> float:
+        """Return the standard error of an estimate from what each row adds to its error."""
+        return Influence(contribution).stderr(self.clusters)
+
+
+def on_scale(value: float, stderr: float, level: float, scale: str) -> Estimate:
+    """Return the estimate with an interval that is normal on another scale, "logit" or "log".
+
+    Its ends cannot leave the range of the value.
+
+    Examples
+    --------
+    >>> f"{on_scale(0.98, 0.02, 0.95, 'logit'):.3f}"
+    '0.980 [0.867, 0.997]'
+    """
+    to, back, slope = _SCALES[scale]
+    inside = value > 0 if scale == "log" else 0 < value < 1
+    if not (inside and np.isfinite(stderr)):
+        return Estimate(value)
+    wide = normal_estimate(float(to(value)), stderr * slope(value), level)
+    assert wide.low is not None  # because both are finite
+    assert wide.high is not None
+    return Estimate(value, stderr, float(back(wide.low)), float(back(wide.high)))
+
+
+_SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]]]
+_SCALES = {
+    "logit": (logit, expit, lambda x: 1 / (x * (1 - x))),
+    "log": (np.log, np.exp, lambda x: 1 / x),
+}
+
+
+def wilson(rate: float, n: float, level: float) -> tuple[float, float]:
+    """Return Wilson's interval of a rate among ``n`` independent labels.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson(0.9, 100, 0.95)]
+    [0.826, 0.945]
+    """
+    z = float(ndtri((1 + level) / 2))
+    centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
+    reach = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
+    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)

@@ -1,0 +1,133 @@
+"""Gaps of segments or subgroups: how far their rates are from those of rows with equal scores."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._typing import Floats
+from epiloss.auditing.result import Audit
+from epiloss.errors import OptionError
+from epiloss.estimate import percent
+from epiloss.presentation.plot.style import (
+    axes_for,
+    faded,
+    merged,
+    plain,
+    side_colours,
+    text_colour,
+    text_size,
+)
+
+_GREY = 0.35  # of the colour of text, for what may be noise
+_WIDEST = 34  # characters of a name on one line
+_MOST_LINES = 3
+
+
+@dataclass
+class GapsDisplay:
+    """Bars of gaps with their intervals, one for each segment, or each value of a subgroup.
+
+    ``names``, ``n``, ``gap``, ``low``, ``high`` (in points) and ``side`` (1 for under-predicted, -1 for
+    over-predicted, 0 for what may be noise) have a value for each bar. :meth:`plot` sets ``ax_``,
+    ``figure_``, ``bars_`` and ``whiskers_``.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(3_000)
+    >>> side = np.where(sample.X[:, 0] > sample.X[:, 1], "left", "right")
+    >>> result = epiloss.audit(sample.y, sample.scores, subgroups={"side": side})
+    >>> GapsDisplay.from_audit(result, subgroups="side").names
+    ['left', 'right']
+    """
+
+    names: list[str]
+    n: NDArray[np.int64]
+    gap: Floats
+    low: Floats
+    high: Floats
+    side: NDArray[np.int64]
+    title: str
+    level: float = 0.95
+    ax_: Any = field(default=None, init=False, repr=False)
+    figure_: Any = field(default=None, init=False, repr=False)
+    bars_: Any = field(default=None, init=False, repr=False)
+    whiskers_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_audit(cls, result: Audit, *, subgroups: str | None = None) -> GapsDisplay:
+        """Show the segments of an audit or, with ``subgroups``, the values of that column."""
+        if subgroups is None:
+            rows = [{**vars(one), "name": one.description} for one in result.segments]
+            return cls._of(rows, "segments", result.confidence_level)
+        tables = result.subgroup_gaps
+        if subgroups not in tables:
+            known = ", ".join(map(repr, tables)) or "none"
+            raise OptionError(
+                f"subgroups must be a column that was audited, got {subgroups!r}. Known: {known}."
+            )
+        rows = [
+            {**row, "name": row["subgroup"], "pvalue": row["pvalue_adjusted"]}
+            for row in tables[subgroups].rows()
+        ]
+        return cls._of(rows, f"subgroups of {subgroups}", result.confidence_level)
+
+    @classmethod
+    def _of(cls, rows: list[dict[str, Any]], title: str, level: float) -> GapsDisplay:
+        def column(name: str) -> Floats:
+            return np.array([float(row[name]) for row in rows])
+
+        sure = column("pvalue") <= 1 - level
+        side = np.where(sure, np.sign(column("gap")), 0).astype(np.int64)
+        gap, low, high = (100 * column(name) for name in ("gap", "low", "high"))
+        names = [str(row["name"]) for row in rows]
+        return cls(names, column("n").astype(np.int64), gap, low, high, side, title, level)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        bar_kw: Mapping[str, Any] | None = None,
+        whisker_kw: Mapping[str, Any] | None = None,
+    ) -> GapsDisplay:
+        """Draw a bar for each gap, the first on top; grey is what may be noise."""
+        ax = axes_for(ax, (7.0, 1.4 + 0.55 * max(len(self.names), 1)))
+        self.ax_, self.figure_ = ax, ax.figure
+        place = np.arange(len(self.names))
+        under, over = side_colours(ax)
+        of_side: dict[int, Any] = {0: faded(ax, _GREY), 1: under, -1: over}
+        colours = [of_side[side] for side in self.side.tolist()]
+        self.bars_ = ax.barh(place, self.gap, **merged({"height": 0.55, "color": colours}, bar_kw))
+        lines = {"color": text_colour(), "linewidth": 1.0}
+        self.whiskers_ = ax.hlines(place, self.low, self.high, **merged(lines, whisker_kw))
+        ax.axvline(0, color=text_colour(), linewidth=0.8)
+        size = text_size(ax, 0.9)
+        ax.set_yticks(
+            place, [_label(*one) for one in zip(self.names, self.n, strict=True)], fontsize=size
+        )
+        ax.set_ylim(len(place) - 0.4, -0.6)
+        ax.tick_params(axis="y", length=0)
+        ax.tick_params(axis="x", labelsize=size)
+        ax.set_xlabel(
+            f"gap in points, with {percent(self.level)} interval: rate less rate at equal scores",
+            fontsize=size,
+        )
+        for edge in ("top", "right", "left"):
+            ax.spines[edge].set_visible(False)
+        ax.set_title(plain(self.title), fontsize=text_size(ax))
+        if not self.names:
+            ax.text(0.5, 0.5, "no gap found", ha="center", va="center", transform=ax.transAxes)
+        return self
+
+
+def _label(name: str, n: int) -> str:
+    lines = textwrap.wrap(f"{name} ({n:,})", _WIDEST) or [""]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], f"{lines[_MOST_LINES - 1]} …"]
+    return plain("\n".join(lines))
