@@ -6,11 +6,11 @@ runs one job on seeded data of so many rows and columns and prints what it took,
 the wall time of the call alone, after a call on ``WARM_UP`` rows has imported all that it needs, and
 its peak memory, the process's largest resident size less the resident size just before the call, which
 holds the data and the libraries. Short calls are repeated until they have taken ``LEAST_SECONDS``
-together, whichever library's they are, and times are medians. ``epiloss`` is the default call,
-``partition`` does glest's job and ``lightgbm`` fits one model as a yardstick. ``floor`` is the least
-that trees on quantised columns can take, the encoding of all rows once by the compiled loops;
-``threads`` compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile`` tells where the time of the default
-call goes.
+together, whichever library's they are, and times are medians. ``epiloss`` is the default call, ``told``
+prints it too, for which segments are searched; ``partition`` does glest's job and ``lightgbm`` fits one
+model as a yardstick. ``floor`` is the least that trees on quantised columns can take, the encoding of
+all rows once by the compiled loops; ``threads`` compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile``
+tells where the time of the default call goes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from scipy.special import expit
 
 import epiloss
 from epiloss._typing import Floats
-from epiloss.input.features import Features
 from epiloss.partition import Tree
 
 WARM_UP = 500
@@ -133,14 +132,24 @@ def _glest(data: Data, partitioner: object) -> object:
 
 
 def run_partition(data: Data) -> str:
-    """Audit as glest does: 15 bins, one split, 30 learning rows a leaf; and print the ledger."""
+    """Audit as glest does: 15 bins, one split, 30 learning rows a leaf."""
     options: dict[str, Any] = {"method": "paper", "partition": Tree(ROWS_PER_LEAF)}
-    return str(epiloss.audit(data.y, data.scores, data.X, **options))
+    return _losses(epiloss.audit(data.y, data.scores, data.X, **options))
 
 
 def run_epiloss(data: Data, n_jobs: int | None = None) -> str:
-    """Audit at our defaults, by twin learners and with the regions; and print the ledger."""
-    return str(epiloss.audit(data.y, data.scores, data.X, n_jobs=n_jobs))
+    """Audit at our defaults, by twin learners and with the regions."""
+    return _losses(epiloss.audit(data.y, data.scores, data.X, n_jobs=n_jobs))
+
+
+def run_told(data: Data) -> str:
+    """Audit at our defaults, search for segments, and print the ledger with the verdict."""
+    return str(epiloss.audit(data.y, data.scores, data.X))
+
+
+def _losses(result: epiloss.Audit) -> str:
+    """Return the losses with all digits: what glest returns, and its errors."""
+    return repr((result.score, result.calibration_loss, result.grouping_loss, result.remainder))
 
 
 def run_lightgbm(data: Data) -> object:
@@ -155,6 +164,7 @@ JOBS: Mapping[str, Job] = {
     "glest-same-leaves": run_glest_same_leaves,
     "partition": run_partition,
     "epiloss": run_epiloss,
+    "told": run_told,
     "lightgbm": run_lightgbm,
 }
 
@@ -189,11 +199,11 @@ def floor(n: int, d: int) -> dict[str, float]:
     X = draw(n, d).X
     rows, starts = np.arange(n), np.array([0, n])
     edges = quantile_edges(np.ascontiguousarray(X[:EDGE_ROWS].T).astype(float))
-    features, codes = Features.read(X), np.empty((d, n), np.uint8)
+    codes = np.empty((d, n), np.uint8)
     seconds: list[float] = []
     while len(seconds) < 3 or sum(seconds) < LEAST_SECONDS:
         start = time.process_time()
-        compiled.encode(features.source, rows, starts, edges[None], codes)
+        compiled.encode(X, rows, starts, edges[None], codes)
         seconds.append(time.process_time() - start)
     return {"cpu": min(seconds)}
 

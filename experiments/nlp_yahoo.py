@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minilm import load_torch
-from nlp_wordnet import PAPER
 from nlp_zeroshot import Pairs, paired, scored
 from protocol import Line, MissingError, Section, measure
+from published_distance import agreement, distances
+from published_values import printed_topics
 from study_claims import kept_by_recalibration
 from study_pictures import bars, diagrams
 from study_sources import kept
@@ -133,7 +134,7 @@ def lines_of(
                 seed=seed,
                 task="binary",
                 clusters=pairs.clusters,
-                published=PAPER[name] if paper else None,
+                published=printed_topics(name).by_column if paper else None,
                 display={"title": np.array(pairs.texts), "hypothesis": np.array(pairs.hypotheses)},
             )
         )
@@ -152,24 +153,15 @@ def study(
         bars(lines, images / "yahoo-losses.png", "BART on Yahoo Answers: seen and unseen topics"),
         diagrams([(line.name, one) for line, one in found], images / "yahoo-diagrams.png"),
     ]
-    return Section(TITLE, lines, paragraph(lines), pictures)
+    return Section(TITLE, lines, paragraph(lines), pictures, distances(lines))
 
 
 def paragraph(lines: Sequence[Line]) -> str:
     """Say how far the numbers are from the paper's."""
-    told = []
-    for line in lines:
-        assert line.published is not None
-        ours = (line.accuracy, line.cl.value, line.gl.value, line.gl_after.value)
-        parts = [
-            f"{name} {value:z.3f} ({line.published[name]:.3f})"
-            for name, value in zip(("accuracy", "CL", "GL", "GL'"), ours, strict=True)
-        ]
-        told.append(f"on {line.name} {', '.join(parts)}")
     return (
-        f"The paper's study with its network and data, its numbers in brackets: "
-        f"{'; '.join(told)}. {kept_by_recalibration(lines)}. Intervals are by question, each of which "
-        f"is paired with five topics."
+        f"The paper's study with its network and data. {agreement(lines)}. "
+        f"{kept_by_recalibration(lines)}. Intervals are by question, each of which is paired with five "
+        f"topics."
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from epiloss.presentation.plot.style import BLUE, ORANGE, SKY, faded, matplotlib_modules
 from protocol import Line
@@ -16,11 +17,11 @@ from study_pictures import PALE_ORANGE, save
 
 NAMED = (  # in scatter plots: those of which the text speaks, and the extremes
     *("ConvNeXt Large", "ConvNeXt Tiny", "ViT L-16", "ViT B-16", "EfficientNet-B7"),
-    *("Inception", "AlexNet", "ResNeXt-101"),
+    *("Inception", "Inception v3", "AlexNet", "ResNeXt-101"),
 )
 _PLACES = (  # of names beside points, in points of print, best first
-    *((6, 2, "left"), (6, -8, "left"), (-6, 2, "right"), (-6, -8, "right"), (0, 7, "center")),
-    *((0, -13, "center"), (12, 10, "left"), (12, -16, "left"), (-12, 10, "right")),
+    *((6, 2, "left"), (6, -8, "left"), (-6, 2, "right"), (0, 7, "center"), (0, -13, "center")),
+    *((-6, -8, "right"), (12, 10, "left"), (12, -16, "left"), (-12, 10, "right")),
 )
 UNIT = "Brier score over both classes"
 _KINDS = (
@@ -93,7 +94,7 @@ def _shift(ax: Any, first: str, second: str) -> None:
     ax.set_xlabel(f"grouping loss on {first}, at least")
     ax.set_ylabel(f"grouping loss on {second}, at least")
     ax.tick_params(labelsize=8.5)
-    ax.legend(frameon=False, fontsize=8, loc="lower right")
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
     above = sum(b > a for a, b in zip(before, after, strict=True))
     found = rank_correlation(before, after)
     ax.set_title(f"{above} of {len(pairs)} above the line; rank correlation {found}", fontsize=9.5)
@@ -103,22 +104,22 @@ def _shift(ax: Any, first: str, second: str) -> None:
 def beside_print(lines: Sequence[Line], path: Path, title: str) -> Path:
     """Draw our bounds (filled, with 95% intervals) and the printed ones (hollow) against accuracy."""
     figure, ax = matplotlib_modules().subplots(figsize=(7.2, 5.2), layout="constrained")
-    known = [line for line in lines if line.published is not None and "GL" in line.published]
-    printed = [(line.published["accuracy"], line.published["GL"]) for line in known if line.published]
-    for line, (x, y) in zip(known, printed, strict=True):
-        ax.plot([line.accuracy, x], [line.gl.value, y], color=faded(ax, 0.3), lw=0.8, zorder=1)
+    ours = np.array([(line.accuracy, line.gl.value) for line in lines])
+    known = [k for k, line in enumerate(lines) if line.published is not None]
+    printed = np.array([(one["accuracy"], one["GL"]) for line in lines if (one := line.published)])
+    for start, end in zip(ours[known], printed, strict=True):
+        ax.plot(*zip(start, end, strict=True), color=faded(ax, 0.3), lw=0.8, zorder=1)
     errors = [1.96 * (line.gl.stderr or 0) for line in lines]
-    x, y = [line.accuracy for line in lines], [line.gl.value for line in lines]
-    ax.errorbar(x, y, yerr=errors, fmt="o", color=BLUE, ms=5, elinewidth=0.8, label="ours")
-    _hollow(ax, *zip(*printed, strict=True), label="printed in the paper")
+    ax.errorbar(*ours.T, yerr=errors, fmt="o", color=BLUE, ms=5, elinewidth=0.8, label="ours")
+    _hollow(ax, printed[:, 0], printed[:, 1], "printed in the paper")
     ax.set_title(title, fontsize=10)
     _accuracy_axes(ax)
     ax.legend(frameon=False, fontsize=9)
-    _name(ax, [(line.name, line.accuracy, line.gl.value) for line in lines])
+    _name(ax, [(line.name, *place) for line, place in zip(lines, ours.tolist(), strict=True)])
     return save(figure, path)
 
 
-def _hollow(ax: Any, x: Sequence[float], y: Sequence[float], label: str | None = None) -> None:
+def _hollow(ax: Any, x: ArrayLike, y: ArrayLike, label: str | None = None) -> None:
     ax.plot(x, y, "o", mfc="none", mec=BLUE, ms=6, mew=1.2, label=label)
 
 
@@ -130,7 +131,7 @@ def _name(ax: Any, points: Sequence[tuple[str, float, float]]) -> None:
     for name, x, y in points:
         if name not in NAMED:
             continue
-        text = ax.annotate(name, (x, y), textcoords="offset points", fontsize=7.5)
+        text = ax.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=7.5)
         boxes = [_placed(text, place) for place in _PLACES]
         covered = [_covered(box, taken, marks, ax.bbox) for box in boxes]
         best = int(np.argmin(covered))
@@ -146,9 +147,9 @@ def _placed(text: Any, place: tuple[float, float, str]) -> Any:
 
 def _covered(box: Any, taken: Sequence[Any], marks: Any, axes: Any) -> float:
     """Return how much a box would cover: names above all, then points, then the edge of the axes."""
-    points = sum(box.padded(3).contains(*mark) for mark in marks)
-    outside = box.x1 > axes.x1 or box.y1 > axes.y1 or box.x0 < axes.x0
-    return 10.0 * sum(box.overlaps(one) for one in taken) + 2.0 * points + 1.0 * outside
+    points = sum(bool(box.padded(3).contains(*mark)) for mark in marks)
+    outside = bool(box.x1 > axes.x1 or box.y1 > axes.y1 or box.x0 < axes.x0)
+    return 10.0 * sum(bool(box.overlaps(one)) for one in taken) + 2.0 * points + 1.0 * outside
 
 
 def _accuracy_axes(ax: Any) -> None:
@@ -156,7 +157,7 @@ def _accuracy_axes(ax: Any) -> None:
 
     ax.axhline(0, color=faded(ax, 0.4), lw=0.8, zorder=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.margins(x=0.12)
+    ax.margins(x=0.2)
     ax.set_xlabel("accuracy")
     ax.set_ylabel("grouping loss, at least")
     _open(ax, ("top", "right"))

@@ -19,7 +19,7 @@ RENDITIONS, MERGED, SNOW = "ImageNet-R", "ImageNet-C, merged 5", "ImageNet-C, sn
 VALIDATION, YAHOO = "ImageNet-1K", "Yahoo Answers"
 SHIFTED = (RENDITIONS, MERGED, SNOW)  # of images
 VISION = (*SHIFTED, VALIDATION)
-SEEN, UNSEEN = "in-distribution", "out-of-distribution"  # topics of Yahoo Answers
+TOPICS = {"seen": "in-distribution", "unseen": "out-of-distribution"}  # of Yahoo Answers
 DIGIT = 0.001  # the last that is printed
 _NAMES = {  # of data sets: the file's and those of our tables
     "imagenet-r": RENDITIONS,
@@ -83,3 +83,8 @@ def printed_on(data_set: str) -> dict[str, Printed]:
     0.301
     """
     return {one.model: one for one in printed() if one.data_set == data_set}
+
+
+def printed_topics(which: str) -> Printed:
+    """Return the row of BART on the topics of Yahoo Answers that were ``seen`` or ``unseen``."""
+    return printed_on(YAHOO)[TOPICS[which]]

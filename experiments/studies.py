@@ -39,6 +39,15 @@ italics are published figures.
 **Scale.** Brier scores summed over both classes, as in the paper: twice what `epiloss.audit` reports.
 
 Times are of this run; what was downloaded, trained or embedded before came out of the cache.
+
+[What the paper printed](studies/published.md) counts its statements in its own values and redraws its
+figures.
+
+```{toctree}
+:hidden:
+
+studies/published
+```
 """
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss import Audit, Estimate
 from epiloss._saving import replacing
@@ -19,6 +20,7 @@ from epiloss.presentation.plot.style import (
     legend_below,
     matplotlib_modules,
     plain,
+    text_colour,
 )
 from protocol import Line, doubled
 
@@ -71,18 +73,19 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     narrow = row < 0.5  # no room for two lines of text
     figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + row * len(lines)), layout="constrained")
     kinds = (
-        ("cl", "calibration loss", ORANGE, 0.30),
-        ("cl_after", "calibration loss after isotonic", PALE_ORANGE, 0.12),
-        ("gl", "grouping loss, at least", BLUE, -0.12),
-        ("gl_after", "grouping loss after isotonic, at least", SKY, -0.30),
+        ("cl", "CL", "calibration loss", ORANGE, 0.30),
+        ("cl_after", "CL'", "calibration loss after isotonic", PALE_ORANGE, 0.12),
+        ("gl", "GL", "grouping loss, at least", BLUE, -0.12),
+        ("gl_after", "GL'", "grouping loss after isotonic, at least", SKY, -0.30),
     )
     place = np.arange(len(lines))[::-1].astype(float)
-    for name, label, colour, offset in kinds:
+    for name, column, label, colour, offset in kinds:
         found: list[Estimate] = [getattr(line, name) for line in lines]
         values = np.array([one.value for one in found])
         errors = np.array([1.96 * (one.stderr or 0) for one in found])
         ax.barh(place + offset, values, 0.17, color=colour, label=label)
         ax.errorbar(values, place + offset, xerr=errors, fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
+        _published(ax, lines, column, place + offset)
     ax.axvline(0, color=faded(ax, 0.5), lw=0.8)
     between = ", " if narrow else "\naccuracy "
     names = [plain(f"{line.name}{between}{line.accuracy:.3f}") for line in lines]
@@ -97,3 +100,15 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
         ax.spines[side].set_visible(False)
     legend_below(ax)
     return save(figure, path)
+
+
+def _published(ax: Any, lines: Sequence[Line], column: str, places: NDArray[np.float64]) -> None:
+    """Draw what was published of the lines as hollow marks, which the legend names once."""
+    known = [
+        (line.published[column], place)
+        for line, place in zip(lines, places.tolist(), strict=True)
+        if line.published is not None and column in line.published
+    ]
+    if known:
+        label = "published" if column == "GL" else None
+        ax.plot(*zip(*known, strict=True), "o", mfc="none", mec=text_colour(), ms=4.5, label=label)

@@ -4,6 +4,7 @@
     python experiments/vision.py --quick             # tiny folders of ImageNet's layout, Fashion-MNIST
     python experiments/vision.py --imagenet DIR --imagenet-r DIR --imagenet-c DIR --networks all
     python experiments/vision.py --imagenet-c DIR --corruption snow --networks vit_b_16 convnext_tiny
+    python experiments/vision.py --published  # figures from the paper's printed values, in seconds
 
 Networks are those of the paper (`vision_networks.py`); torchvision downloads their weights. Features and
 scores of each are extracted once into the cache folder, by ``epiloss.extract``: a run that was stopped
@@ -64,6 +65,16 @@ def sections(given: Namespace) -> Iterator[Section]:
         print(f"vision: left out, {missing}", file=sys.stderr)
 
 
+def published(given: Namespace) -> None:
+    """Count the paper's statements in what it printed, and redraw its comparison figures."""
+    import published_page
+    from published_statements import as_table, statements
+
+    quick = given.output / published_page.PAGE.name if given.quick else published_page.PAGE
+    target = published_page.write(given.page or quick, given.images)
+    print(f"{as_table(statements())}\n\nwritten: {target}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study, print its tables, and write its sections."""
     import matplotlib
@@ -79,16 +90,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--preprocess", choices=["paper", "weights"], default="paper", help="crops")
     parser.add_argument(
-        "--no-mask", dest="mask", action="store_false", help="ImageNet-R: the softmax over all classes"
+        "--mask", action="store_true", help="ImageNet-R: the softmax over its own 200 classes"
     )
+    parser.add_argument(
+        "--published", action="store_true", help="only the paper's figures, from its printed values"
+    )
+    parser.add_argument("--page", type=Path, help="of --published; default docs/studies/published.md")
     given = parser.parse_args(arguments)
     try:
         given.networks = vision_networks.chosen(given.networks)
     except ValueError as error:
         parser.error(str(error))
+    if given.published:
+        published(given)
+        return 0
     try:
         for section in sections(given):
-            print(f"{section.title}\n\n{table(section.lines)}\n\n{section.text}\n")
+            print(f"{section.title}\n\n{table(section.lines)}\n\n{section.text}\n\n{section.extra}\n")
             write_section(section, given.output)
     except MissingError as missing:
         print(f"vision: {missing}", file=sys.stderr)

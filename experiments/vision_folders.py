@@ -81,11 +81,11 @@ def imagenet(folder: Path) -> Images:
     return Images("ImageNet-1K", root, paths, labels)
 
 
-def imagenet_r(folder: Path, *, mask: bool = True) -> Images:
+def imagenet_r(folder: Path, *, mask: bool = False) -> Images:
     """Return ImageNet-R with its renditions; ``mask`` keeps the logits of its classes alone.
 
-    With the mask, probabilities are of the classes that the data set has, as its makers evaluate; the
-    authors of the paper take the softmax over all 1,000.
+    The paper takes the softmax over all 1,000 classes. With the mask, probabilities are of the classes
+    that the data set has, as its makers evaluate.
     """
     paths, labels = _by_class(folder, "ImageNet-R")
     renditions = np.array([path.name.rpartition("_")[0] for path in paths], object)
@@ -97,7 +97,8 @@ def imagenet_r(folder: Path, *, mask: bool = True) -> Images:
     if not mask:
         return Images("ImageNet-R", folder, paths, labels, groups=renditions)
     classes, places = np.unique(labels, return_inverse=True)
-    return Images("ImageNet-R", folder, paths, places, tuple(classes.tolist()), renditions)
+    name = "ImageNet-R, its own classes"  # which the paper's values are not of
+    return Images(name, folder, paths, places, tuple(classes.tolist()), renditions)
 
 
 def imagenet_c(folder: Path, corruption: str, *, severity: int = 5, seed: int = 0) -> Images:

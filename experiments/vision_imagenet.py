@@ -8,10 +8,12 @@ from typing import Any, Protocol
 
 import epiloss
 from protocol import Line, Section
+from published_distance import agreement, distances, printed_lines
+from published_pictures import beside_print
 from study_claims import kept_by_recalibration
 from vision_folders import Images, Loader, MaskedSoftmax, summary
 from vision_measures import Predictions, extracted, slugged, studied
-from vision_networks import PUBLISHED, PUBLISHER
+from vision_networks import published
 
 DIAGRAMS = ("ConvNeXt Tiny", "ViT B-16")  # those of the paper's figure; else the first network's
 
@@ -54,8 +56,7 @@ def predictions(
             images.paths,
             images.groups,
             network.name in drawn,
-            PUBLISHED.get((images.name, network.name)),
-            PUBLISHER,
+            *published(images.name, network.name, preprocess),
         )
 
 
@@ -82,6 +83,11 @@ def section(
     extra = (
         f"{summary(images)}.\n\nPages with thumbnails of the worst regions, and the comparison: {names}."
     )
+    known = printed_lines(found.lines)
+    if known:
+        path = pictures / f"{slugged(images.name)}-accuracy.png"
+        found.images.insert(1, beside_print(found.lines, path, images.name))
+        extra = f"{distances(known)}\n\n{extra}"
     return Section(f"Vision: {images.name}", found.lines, text(found.lines), found.images, extra)
 
 
@@ -89,11 +95,12 @@ def text(lines: Sequence[Line]) -> str:
     """Say what the numbers show."""
     values = sorted(line.gl.value for line in lines)
     clear = sum(line.gl.low is not None and line.gl.low > 0 for line in lines)
+    known = printed_lines(lines)
+    beside = f" {agreement(known)}." if known else _accuracies(lines)
     return (
         f"The bound on the grouping loss of {len(lines)} networks runs from {values[0]:.4f} to "
         f"{values[-1]:.4f}, above zero by its 95% interval in {clear} of them. "
-        f"{kept_by_recalibration(lines)}.{_accuracies(lines)} We have seen the figures of the paper as "
-        f"bars only, so that there is no loss of it to stand beside ours."
+        f"{kept_by_recalibration(lines)}.{beside}"
     )
 
 
@@ -104,7 +111,7 @@ def _accuracies(lines: Sequence[Line]) -> str:
         return ""
     furthest = max(abs(ours - theirs) for ours, theirs in known)
     return (
-        f" Accuracies differ by at most {furthest:.3f} from those of torchvision "
-        f"(https://pytorch.org/vision/stable/models.html), which crops images for each network as it "
-        f"was trained, and we by default for all as the paper does."
+        f" Accuracies differ by at most {furthest:.3f} from those that torchvision gives of its weights "
+        f"(https://pytorch.org/vision/stable/models.html). The paper crops all images alike, so its "
+        f"values have no counterpart here."
     )

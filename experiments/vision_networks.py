@@ -6,11 +6,10 @@ the files ``src/networks/imagenet.py`` and ``src/test_data.py``), where each is 
 ``pretrained=True``, which meant the weights IMAGENET1K_V1, and images are resized to 256 and cropped to
 224 pixels for all of them.
 
-``PUBLISHED`` has what stands beside ours in the tables: the accuracies on ImageNet-1K that torchvision
-gives of these weights (top-1, ``meta`` of its weights, as in pytorch.org/vision/stable/models.html; each
-with the crops of its own weights). What the paper found for these networks we have seen as bars only,
-and the code comes without results. Who has its figures in print adds them here, by data set and network,
-with the keys accuracy, CL, CL', GL, GL'.
+``published`` says what stands beside ours in the tables: with the paper's crops the values that it
+printed (``published/beyond_calibration.csv``); with the crops of the weights the accuracies that
+torchvision gives of them (top-1 on ImageNet-1K, ``meta`` of its weights, as in
+pytorch.org/vision/stable/models.html).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epiloss.integrations.extraction.frameworks import import_torchvision
+from published_values import PUBLISHER, VALIDATION, printed_on
 
 WEIGHTS = "IMAGENET1K_V1"
 RESIZED, CROPPED = 256, 224  # pixels, the paper's for all networks
@@ -102,10 +102,30 @@ NETWORKS = tuple(
     for version, group in (("small", _SMALL), ("best", _BEST))
     for known in group
 )
-PUBLISHER = "torchvision's"
-PUBLISHED: Mapping[tuple[str, str], Mapping[str, float]] = {  # by data set and name
-    ("ImageNet-1K", one.name): {"accuracy": one.accuracy} for one in NETWORKS
+TORCHVISION = "torchvision's"
+_PRINTED_AS = {  # where the paper writes a name in another way
+    "Inception v3": "Inception",
+    "MobileNet v2": "MobileNet V2",
+    "MobileNet v3 Large": "MobileNet V3L",
+    "RegNet Y-400MF": "RegNet y_400mf",
+    "RegNet Y-32GF": "RegNet y_32gf",
 }
+
+
+def published(data_set: str, name: str, preprocess: str) -> tuple[Mapping[str, float] | None, str]:
+    """Return what was published of a network on a data set, by column, and by whom.
+
+    Examples
+    --------
+    >>> values, publisher = published("ImageNet-R", "RegNet Y-32GF", "paper")
+    >>> publisher, values["GL"]
+    ("the paper's", 0.02)
+    """
+    if preprocess == "paper":
+        row = printed_on(data_set).get(_PRINTED_AS.get(name, name))
+        return None if row is None else row.by_column, PUBLISHER
+    known = {one.name: one.accuracy for one in NETWORKS} if data_set == VALIDATION else {}
+    return {"accuracy": known[name]} if name in known else None, TORCHVISION
 
 
 def chosen(names: Sequence[str] | None) -> list[Network]:

@@ -97,10 +97,27 @@ class SavedAsJson(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the result as JSON, and write it to ``path`` if there is one."""
+        """Return the result as JSON, and write it to ``path`` if given.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write.
+
+        Returns
+        -------
+        str
+            The JSON text.
+        """
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         if path is not None:
             write_text(path, text + "\n")

@@ -7,7 +7,21 @@ from collections.abc import Iterable, Mapping
 
 
 class DataError(ValueError):
-    """The data breaks a rule; the command line answers with exit code 4."""
+    """The data breaks a rule; the command line answers with exit code 4.
+
+    See Also
+    --------
+    OptionError : for options.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> try:
+    ...     epiloss.audit([0, 1], [0.2, 3.1])
+    ... except DataError as error:
+    ...     print(str(error)[:43])
+    scores must lie in [0, 1], got 3.1 at row 1
+    """
 
 
 class NoColumnError(DataError):
@@ -108,11 +122,35 @@ class Remark(str):
 
 
 class OptionError(ValueError):
-    """An option has a value that means nothing here; the command line answers with exit code 2."""
+    """An option has a value that is not possible; the command line answers with exit code 2.
+
+    See Also
+    --------
+    DataError : for data.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> try:
+    ...     epiloss.audit([0, 1], [0.2, 0.7], rule="hinge")
+    ... except OptionError as error:
+    ...     print(str(error)[:58])
+    rule must be 'brier', 'log' or a ScoringRule, got 'hinge'.
+    """
 
 
 class MissingExtraError(ImportError):
-    """An optional package is needed and not installed; the message names the extra to install."""
+    """An optional package is needed and not installed; the message names the extra to install.
+
+    See Also
+    --------
+    DataError, OptionError : other errors.
+
+    Examples
+    --------
+    >>> issubclass(MissingExtraError, ImportError)
+    True
+    """
 
 
 def printable(text: str) -> str:

@@ -9,10 +9,29 @@ from dataclasses import dataclass
 class Estimate:
     """A value with its uncertainty, where that is known.
 
+    ``float(estimate)`` is the value, and a format shows the interval with it.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    stderr : float or None
+        Its standard error.
+    low, high : float or None
+        Its confidence interval.
+    pvalue : float or None
+        Of the hypothesis that the loss, or difference, is zero.
+
+    See Also
+    --------
+    Audit : its ledger is made of estimates.
+
     Examples
     --------
     >>> f"{Estimate(0.0312, low=0.0274, high=0.035):.3f}", f"{Estimate(0.0312):.3f}"
     ('0.031 [0.027, 0.035]', '0.031')
+    >>> float(Estimate(0.0312)), Estimate(0.0312, stderr=0.002).to_dict()["stderr"]
+    (0.0312, 0.002)
     """
 
     value: float
@@ -31,7 +50,13 @@ class Estimate:
         return f"{text} [{format(self.low, spec)}, {format(self.high, spec)}]"
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return the fields by name."""
+        """Return the fields by name.
+
+        Returns
+        -------
+        dict
+            Value, standard error, interval and p-value; None where unknown.
+        """
         return dict(vars(self))
 
 

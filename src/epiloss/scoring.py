@@ -19,25 +19,98 @@ from epiloss.errors import OptionError
 
 
 class ScoringRule(ABC):
-    """A proper scoring rule; lower scores are better."""
+    """A proper scoring rule; lower scores are better.
+
+    A rule of your own is a subclass with ``entropy`` and ``expected``, or :meth:`from_entropy`.
+
+    Attributes
+    ----------
+    name : str
+        What results call it.
+    bounded : bool
+        Whether the loss is finite for every prediction.
+
+    See Also
+    --------
+    Brier, LogLoss : the rules that are there.
+
+    References
+    ----------
+    Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation", Journal of the
+    American Statistical Association 102, 2007.
+
+    Examples
+    --------
+    >>> rule = ScoringRule.from_entropy(lambda p: p * (1 - p), name="my Brier")
+    >>> [float(one.round(4)) for one in (rule.entropy(0.5), rule.expected(0.5, 0.75), rule.loss(0.5, 1))]
+    [0.25, 0.25, 0.25]
+    >>> [float(value.round(4)) for value in (rule.divergence(0.5, 0.75), rule.pair_entropy(0.4, 0.6))]
+    [0.0625, 0.26]
+    >>> float(rule.debiased_entropy(1, 2).round(4)), rule.per_class() is rule
+    (0.5, True)
+    """
 
     name: str
     bounded = False  # the loss stays finite, so a small error of a curve stays a small error
 
     @abstractmethod
     def entropy(self, p: ArrayLike) -> Floats:
-        """Return ``e(p)``, the expected score of the prediction ``p`` when it is the truth."""
+        """Return ``e(p)``, the expected score of the prediction ``p`` when it is the truth.
+
+        Parameters
+        ----------
+        p : array-like
+            Probabilities.
+
+        Returns
+        -------
+        array
+            As many entropies.
+        """
 
     @abstractmethod
     def expected(self, p: ArrayLike, q: ArrayLike) -> Floats:
-        """Return ``s(p, q)``, the expected score of predicting ``p`` when the truth is ``q``."""
+        """Return ``s(p, q)``, the expected score of predicting ``p`` when the truth is ``q``.
+
+        Parameters
+        ----------
+        p, q : array-like
+            Predicted and true probabilities.
+
+        Returns
+        -------
+        array
+            Expected scores.
+        """
 
     def loss(self, p: ArrayLike, y: ArrayLike) -> Floats:
-        """Return the score of predicting ``p`` when the outcome is ``y`` in {0, 1}."""
+        """Return the score of predicting ``p`` when the outcome is ``y`` in {0, 1}.
+
+        Parameters
+        ----------
+        p, y : array-like
+            Predicted probabilities, and outcomes in {0, 1}.
+
+        Returns
+        -------
+        array
+            The score of each row.
+        """
         return self.expected(p, y)
 
     def divergence(self, p: ArrayLike, q: ArrayLike) -> Floats:
-        """Return ``d(p, q) = s(p, q) - e(q) >= 0``, zero where ``p = q``."""
+        """Return ``d(p, q) = s(p, q) - e(q) >= 0``, zero where ``p = q``.
+
+        Parameters
+        ----------
+        p, q : array-like
+            Predicted and true probabilities.
+
+        Returns
+        -------
+        array
+            What predicting ``p`` costs beyond predicting ``q``.
+        """
         return np.maximum(self.expected(p, q) - self.entropy(q), 0.0)
 
     def debiased_entropy(self, label_sum: ArrayLike, n: ArrayLike) -> Floats:
@@ -45,6 +118,16 @@ class ScoringRule(ABC):
 
         ``n e(T/n) - (n-1)/n [ T e((T-1)/(n-1)) + (n-T) e(T/(n-1)) ]``: it removes the bias of the
         plugin ``e(T/n)`` to first order, and exactly for the Brier score.
+
+        Parameters
+        ----------
+        label_sum, n : array-like
+            Ones, and labels in all.
+
+        Returns
+        -------
+        array
+            Estimates of the entropy.
         """
         ones, size = np.asarray(label_sum, float), np.asarray(n, float)
         zeros, rest = size - ones, size - 1
@@ -61,7 +144,26 @@ class ScoringRule(ABC):
         score_variance: Floats,
         score_label_covariance: Floats,
     ) -> Floats:
-        """Estimate ``d(S_B, C_B)`` of level sets from their means, the labels' noise removed."""
+        """Estimate ``d(S_B, C_B)`` of level sets from their means, without the noise of the labels.
+
+        Parameters
+        ----------
+        score_mean, label_mean, n : array
+            Means of scores and labels of each level set, and its number of rows.
+        score_variance, score_label_covariance : array
+            Moments inside each level set.
+
+        Returns
+        -------
+        array
+            The calibration loss of each level set.
+
+        Examples
+        --------
+        >>> means = np.array([0.5]), np.array([0.7]), np.array([100.0])
+        >>> Brier().binned_divergence(*means, np.zeros(1), np.zeros(1)).round(4).tolist()
+        [0.0379]
+        """
         entropy = self.debiased_entropy(label_mean * n, n)
         return self.expected(score_mean, label_mean) - entropy
 
@@ -70,13 +172,29 @@ class ScoringRule(ABC):
 
         For two independent estimates of one probability this is, to second order, unbiased for the
         entropy of that probability. For the Brier score it is exactly ``(a+b)/2 - ab``.
+
+        Parameters
+        ----------
+        a, b : array-like
+            Two independent estimates of the same probabilities.
+
+        Returns
+        -------
+        array
+            Estimates of the entropy.
         """
         first, second = np.asarray(a, float), np.asarray(b, float)
         halves = self.entropy(first) + self.entropy(second)
         return 2 * self.entropy((first + second) / 2) - halves / 2
 
     def per_class(self) -> ScoringRule:
-        """Return the rule for one class among several, so that the sum over classes is this score."""
+        """Return the rule for one class among several, so that the sum over classes is this score.
+
+        Returns
+        -------
+        ScoringRule
+            The rule itself, or one class's part of it.
+        """
         return self
 
     @staticmethod
@@ -86,7 +204,21 @@ class ScoringRule(ABC):
         slope: Callable[[Floats], Floats] | None = None,
         name: str = "custom",
     ) -> ScoringRule:
-        """Make a rule from a concave entropy on [0, 1]; ``slope`` is its derivative, if known.
+        """Make a rule from a concave entropy on [0, 1].
+
+        Parameters
+        ----------
+        entropy : callable
+            A concave function of an array of probabilities.
+        slope : callable, optional
+            Its derivative; by default it is taken numerically.
+        name : str
+            What results call the rule.
+
+        Returns
+        -------
+        ScoringRule
+            The rule with this entropy.
 
         Examples
         --------
@@ -102,6 +234,16 @@ class ScoringRule(ABC):
 
 class Brier(ScoringRule):
     """The Brier score ``(p - y)^2``, as ``sklearn.metrics.brier_score_loss``.
+
+    See Also
+    --------
+    LogLoss : the other common rule.
+    ScoringRule.from_entropy : any other.
+
+    References
+    ----------
+    Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78,
+    1950.
 
     Examples
     --------
@@ -150,7 +292,16 @@ class Brier(ScoringRule):
 
 
 class LogLoss(ScoringRule):
-    """The log-loss in nats, finite at 0 and 1 wherever its limit is.
+    """The log-loss in nats; 0 at certain predictions that are right, infinite at those that are wrong.
+
+    See Also
+    --------
+    Brier : the default, which is bounded.
+    ScoringRule.from_entropy : any other.
+
+    References
+    ----------
+    Good, "Rational decisions", Journal of the Royal Statistical Society B 14, 1952.
 
     Examples
     --------
@@ -174,6 +325,25 @@ class LogLoss(ScoringRule):
 
         Without ``upper`` the bias is never positive, with it never negative: used for level sets
         and regions respectively, the explained loss is a lower bound in expectation.
+
+        Parameters
+        ----------
+        label_sum, n : array-like
+            Ones, and labels in all.
+        upper : bool
+            The sign of the bias.
+
+        Returns
+        -------
+        array
+            Estimates of the entropy.
+
+        Examples
+        --------
+        >>> rule = LogLoss()
+        >>> low, high = (float(rule.conservative_entropy(0, 5, upper=upper)) for upper in (False, True))
+        >>> bool(low <= rule.entropy(0.0) <= high)
+        True
         """
         ones, size = np.asarray(label_sum, float), np.asarray(n, float)
         estimate = psi(size) - (_times_psi(ones) + _times_psi(size - ones)) / size

@@ -30,7 +30,24 @@ Task = Literal["top-label", "classwise", "joint"]
 class Sample:
     """Rows drawn from a problem, with the probabilities that real data hide.
 
-    ``scores``, the truth ``q`` and the calibrated score ``c`` are (n,), or (n, K) for K classes.
+    Attributes
+    ----------
+    X : array of shape (n, d)
+        Features.
+    y : array of int of shape (n,)
+        Labels.
+    scores, q, c : array of shape (n,) or (n, K)
+        Scores, true probabilities and calibrated scores.
+
+    See Also
+    --------
+    Problem : draws it.
+
+    Examples
+    --------
+    >>> sample = Link("square").sample(100)
+    >>> sample.X.shape, bool((sample.c == sample.scores).all())
+    ((100, 1), True)
     """
 
     X: Floats
@@ -44,6 +61,15 @@ class Sample:
 class Truth:
     """The exact losses of a problem under one scoring rule.
 
+    Attributes
+    ----------
+    calibration_loss, grouping_loss, irreducible_loss : float
+        The exact losses.
+
+    See Also
+    --------
+    Problem : knows it.
+
     Examples
     --------
     >>> round(Truth(0.01, 0.02, 0.17).score, 3)
@@ -56,7 +82,7 @@ class Truth:
 
     @property
     def score(self) -> float:
-        """Return the expected loss ``E loss(S, Y)``, the sum of the three."""
+        """The expected loss ``E loss(S, Y)``, the sum of the three."""
         return self.calibration_loss + self.grouping_loss + self.irreducible_loss
 
 
@@ -67,17 +93,53 @@ class _Law(NamedTuple):
 
 
 class Problem(ABC):
-    """A joint law of features, label and score whose losses are known."""
+    """A joint law of features, label and score whose losses are known.
+
+    See Also
+    --------
+    Sigmoid, Link, MultiClass : the problems that are there.
+    problems : all of the paper, by name.
+
+    Examples
+    --------
+    >>> problem = Sigmoid(perturbation="step")
+    >>> len(problem.sample(100).y), bool(problem.truth().grouping_loss > 0.02)
+    (100, True)
+    """
 
     def sample(self, n: int, *, random_state: int | np.random.Generator = 0) -> Sample:
-        """Draw ``n`` independent rows."""
+        """Draw ``n`` independent rows.
+
+        Parameters
+        ----------
+        n : int
+            The number of rows.
+        random_state : int or Generator
+            The source of randomness.
+
+        Returns
+        -------
+        Sample
+            The rows.
+        """
         _require_range(1, np.inf, n=n)
         rng = np.random.default_rng(random_state)
         X, law = self._draw(n, rng)
         return Sample(X=X, y=_labels(law.q, rng), scores=law.scores, q=law.q, c=law.c)
 
     def truth(self, rule: str | ScoringRule = "brier") -> Truth:
-        """Return the losses under ``rule``, by quadrature."""
+        """Return the losses under ``rule``, by quadrature.
+
+        Parameters
+        ----------
+        rule : {"brier", "log"} or ScoringRule
+            The scoring rule.
+
+        Returns
+        -------
+        Truth
+            The exact losses.
+        """
         return _integrate(resolve_rule(rule), *self._nodes())
 
     @abstractmethod
@@ -96,6 +158,20 @@ class Link(Problem):
     ``Q = link(S)`` for x > 0 and ``2 S - link(S)`` for x < 0, each with probability 1/2. The links
     are "square" ``2s - s^2``, "double" ``min(2s, 1)`` and "plateau" ``max(min(2s, 1/2), 2s - 1)``,
     which keeps the optimal accuracy. In "half-step" Q is 0, 1/2 or 1, and the sides are uneven.
+
+    Parameters
+    ----------
+    link : {"square", "double", "plateau", "half-step"}
+        How the true probability depends on the score.
+
+    See Also
+    --------
+    Sigmoid : several features, and miscalibration.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------
@@ -136,6 +212,28 @@ class Sigmoid(Problem):
     ``optimal_accuracy`` bounds the perturbation by ``abs(C - 1/2)`` too, so that thresholding C
     at 1/2 still gives the best label. ``n_noise`` standard normal columns follow the others.
     Above a ``miscalibration`` of 3, rounding of scores near one shows in the log-loss.
+
+    Parameters
+    ----------
+    dimension, n_noise : int
+        Numbers of features that matter, and of noise columns after them.
+    perturbation : {"smooth", "step"}
+        The shape of what the classifier does not see; ``width`` is that of "smooth".
+    width, variance, intercept : float
+        As in the formulas above.
+    optimal_accuracy : bool
+        Whether thresholding the calibrated score at 1/2 gives the best label.
+    miscalibration, grouping : float
+        Sizes of the calibration loss (1 is none) and the grouping loss (0 is none).
+
+    See Also
+    --------
+    MultiClass : several classes.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------
@@ -205,6 +303,19 @@ class MultiClass(Problem):
     a share of the runner-up's probability moves to the top class, or as much the other way.
     E[Q|S] = S, hence S is jointly, classwise and top-label calibrated.
 
+    Parameters
+    ----------
+    n_classes, n_noise : int
+        Numbers of classes, and of noise columns.
+    separation : float
+        How sure the scores are.
+    grouping : float
+        The size of the grouping loss; 0 is none.
+
+    See Also
+    --------
+    Sigmoid : two classes.
+
     Examples
     --------
     >>> brier = MultiClass(n_classes=3).truth(task="classwise")
@@ -227,6 +338,18 @@ class MultiClass(Problem):
         """Return the losses under ``rule``: of the top label, or summed over the K classes.
 
         The classwise and the joint losses are equal here, because E[Q_k|S_k] = E[Q_k|S] = S_k.
+
+        Parameters
+        ----------
+        rule : {"brier", "log"} or ScoringRule
+            The scoring rule.
+        task : {"top-label", "classwise", "joint"}
+            What a prediction claims.
+
+        Returns
+        -------
+        Truth
+            The exact losses.
         """
         _require_name("task", task, get_args(Task))
         law, weights = self._nodes()
@@ -264,6 +387,20 @@ class MultiClass(Problem):
 
 def problems() -> dict[str, Problem]:
     """Return every problem of the paper, and our variants, by name.
+
+    Returns
+    -------
+    dict of str to Problem
+        The problems.
+
+    See Also
+    --------
+    Sigmoid, Link : make others.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------

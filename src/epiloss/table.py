@@ -70,6 +70,17 @@ class Columns(Mapping[str, NDArray[Any]]):
 class Table:
     """Named columns of equal length.
 
+    ``table["name"]`` is a column, ``len(table)`` the number of rows, and iterating gives the names.
+
+    Attributes
+    ----------
+    columns : mapping of str to array of shape (n,)
+        The columns; some are computed when first used.
+
+    See Also
+    --------
+    Audit : its ``level_sets``, ``regions`` and ``histogram`` are tables.
+
     Examples
     --------
     >>> table = Table({"level_set": np.array([0, 1]), "n": np.array([10, 12])})
@@ -79,6 +90,8 @@ class Table:
     level_set  n
     0          10
     1          12
+    >>> table.take(np.array([1])).to_dict(), [int(row["n"]) for row in table.rows()]
+    ({'level_set': [1], 'n': [12]}, [10, 12])
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -96,11 +109,28 @@ class Table:
         return iter(self.columns)
 
     def take(self, rows: NDArray[Any]) -> Table:
-        """Return some of the rows, in their order."""
+        """Return some of the rows, in their order.
+
+        Parameters
+        ----------
+        rows : array of int
+            The numbers of the rows.
+
+        Returns
+        -------
+        Table
+            With the same columns.
+        """
         return Table(Columns(self.columns).take(rows))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows, each as a mapping of column names to values."""
+        """Yield the rows, each as a mapping of column names to values.
+
+        Yields
+        ------
+        dict
+            The values of one row.
+        """
         for i in range(len(self)):
             yield {name: self[name][i] for name in self}
 
@@ -128,11 +158,29 @@ class Table:
         return [list(shown), *cells]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the columns as lists."""
+        """Return the columns as lists.
+
+        Returns
+        -------
+        dict
+            A list for each column.
+        """
         return {name: column.tolist() for name, column in self.columns.items()}
 
     def to_pandas(self) -> Any:
-        """Return a pandas data frame."""
+        """Return a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            With the same columns.
+
+        Examples
+        --------
+        With pandas::
+
+            result.regions.to_pandas().sort_values("cost")
+        """
         try:
             import pandas
         except ImportError:

@@ -20,6 +20,7 @@ LAYERS = (
     ("calibration",),
     ("partition",),
     ("estimation",),
+    ("metrics",),
     ("segments",),
     ("auditing",),
     ("streaming",),

@@ -224,8 +224,7 @@ def test_by_the_log_loss_regions_of_a_rare_outcome_do_not_decide() -> None:
     s = 1 / (1 + np.exp(5 - X[:, 0]))
     y = (g.random(len(s)) < s).astype(int)
     result = epiloss.audit(y, s, X, rule="log", strategy="quantile")
-    assert result.partition_bound.pvalue is not None
-    assert result.partition_bound.pvalue < 0.05
+    assert result.partition_bound.value > result.verdict.matters / 10
     assert result.verdict.kind not in (REPAIR, BOTH)
     told = [text for text in result.remarks if "region_ratio" in text]
     assert len(told) == 1

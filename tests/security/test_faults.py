@@ -231,7 +231,7 @@ def test_a_reader_that_goes_away_is_no_error_to_speak_of(data: Path) -> None:
 def test_an_output_that_is_full_is_told(data: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(command(data), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "No space left" in done.stderr
     assert is_one_sentence(done.stderr)
 

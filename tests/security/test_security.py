@@ -165,14 +165,15 @@ def test_a_checkpoint_folder_of_links_leads_nowhere_else(data: Path, tmp_path: P
     assert not (kept / "survey.checkpoint").is_symlink()
 
 
-def test_an_output_that_is_a_link_replaces_the_link(data: Path, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("untouched")
-    (tmp_path / "report.html").symlink_to(victim)
+def test_an_output_that_is_a_link_is_followed_as_by_every_other_program(
+    data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "report.html").symlink_to(tmp_path / "kept" / "report.html")
     result = epiloss.audit_table(data, label="y", score="p", method="partition", pos_label="yes")
     result.to_html(tmp_path / "report.html")
-    assert victim.read_text() == "untouched"
-    assert (tmp_path / "report.html").read_text().startswith("<!")
+    assert (tmp_path / "report.html").is_symlink()
+    assert (tmp_path / "kept" / "report.html").read_text().startswith("<!")
 
 
 OFFLINE = """

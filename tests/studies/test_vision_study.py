@@ -7,6 +7,7 @@ import importlib
 import re
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ import vision
 import vision_data
 import vision_folders as folders
 import vision_here
-import vision_imagenet
 import vision_networks as networks
 import vision_quick
 from epiloss import Estimate
@@ -64,8 +64,12 @@ def test_the_published_accuracies_are_those_of_torchvisions_weights() -> None:
     models = importlib.import_module("torchvision.models")
     for one in networks.NETWORKS:
         metrics = models.get_model_weights(one.builder)[networks.WEIGHTS].meta["_metrics"]
-        published = networks.PUBLISHED["ImageNet-1K", one.name]
-        assert published == {"accuracy": pytest.approx(metrics["ImageNet-1K"]["acc@1"] / 100)}, one
+        values, publisher = networks.published("ImageNet-1K", one.name, "weights")
+        assert publisher == "torchvision's"
+        assert values is not None
+        assert list(values) == ["accuracy"]
+        assert values["accuracy"] == pytest.approx(metrics["ImageNet-1K"]["acc@1"] / 100), one
+        assert networks.published("ImageNet-R", one.name, "weights")[0] is None
 
 
 def test_networks_are_chosen_by_group_or_name() -> None:
@@ -102,13 +106,16 @@ def test_a_class_is_the_place_of_its_wordnet_id_in_sorted_order(tiny: Path) -> N
 
 
 def test_imagenet_r_has_renditions_and_a_mask_of_its_classes(tiny: Path) -> None:
-    images = folders.imagenet_r(tiny / "imagenet-r")
-    whole = folders.imagenet_r(tiny / "imagenet-r", mask=False)
+    images = folders.imagenet_r(tiny / "imagenet-r", mask=True)
+    whole = folders.imagenet_r(tiny / "imagenet-r")
     assert set(images.groups if images.groups is not None else []) == set(vision_quick.RENDITIONS)
     assert images.classes == tuple(vision_quick.CLASSES[1::2])
     np.testing.assert_array_equal(np.array(images.classes)[images.labels], whole.labels)
     assert images.paths == whole.paths
     assert images.digest != whole.digest
+    # the paper's values are of the softmax over all classes
+    assert networks.published(whole.name, "ResNet-18", "paper")[0] is not None
+    assert networks.published(images.name, "ResNet-18", "paper")[0] is None
 
 
 def test_the_masked_softmax_is_the_softmax_among_some_classes() -> None:
@@ -331,22 +338,45 @@ def test_a_second_run_extracts_nothing_again(run: tuple[Path, list[Section]]) ->
         assert [line.estimates for line in one.lines] == [line.estimates for line in other.lines]
 
 
-def test_the_script_runs_on_folders_and_writes_its_sections(
+def run_on_folder(folder: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> str:
+    """Run the script with tiny networks in the place of two of the paper's; return its page."""
+    named = [
+        replace(one, name=name)
+        for one, name in zip(vision_quick.NETWORKS, ("AlexNet", "nobody's"), strict=True)
+    ]
+    monkeypatch.setattr(networks, "chosen", lambda _: named)
+    arguments = [f"--{name}={folder / name}" for name in ("cache", "output", "images")]
+    assert vision.main([*arguments, f"--imagenet={tiny / 'imagenet'}", *more]) == 0
+    return (folder / "output" / "vision-imagenet-1k.md").read_text()
+
+
+def test_the_script_runs_on_folders_and_says_how_far_from_print_it_is(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(networks, "chosen", lambda _: list(vision_quick.NETWORKS))
-    known = {("ImageNet-1K", "sharp"): {"accuracy": 0.875}}
-    monkeypatch.setattr(vision_imagenet, "PUBLISHED", known)
-    arguments = [f"--{name}={tmp_path / name}" for name in ("cache", "output", "images")]
-    folder = f"--imagenet={tiny / 'imagenet'}"
-    assert vision.main([*arguments, folder, "--corruption", "snow"]) == 0
-    assert "Vision: ImageNet-1K" in capsys.readouterr().out
+    page = run_on_folder(tmp_path, tiny, monkeypatch, "--corruption", "snow")
+    said = capsys.readouterr().out
+    assert "Vision: ImageNet-1K" in said
+    assert "| ours less printed |" in said
     section = read_section(tmp_path / "output" / "vision-imagenet-1k.json")
-    assert [line.published for line in section.lines if line.name == "soft"] == [None]
-    page = (tmp_path / "output" / "vision-imagenet-1k.md").read_text()
-    assert "| *torchvision's* |  | *0.875* |" in page
-    assert "from those of torchvision" in page
+    by_name = {line.name: line for line in section.lines}
+    assert by_name["nobody's"].published is None
+    found = by_name["AlexNet"].published
+    assert found is not None
+    assert found["accuracy"] == 0.565
+    assert "| *the paper's* |  | *0.565* | *0.001* | *0.000* | *-0.001* | *-0.001* |" in page
+    assert f"| AlexNet | {by_name['AlexNet'].accuracy - 0.565:+.3f} |" in page
+    assert "of 1 rows, our 95% interval holds the printed" in page
+    assert [image.stem for image in section.images][:2] == ["imagenet-1k-losses", "imagenet-1k-accuracy"]
     assert all(image.exists() for image in section.images)
+
+
+def test_with_the_crops_of_the_weights_torchvisions_accuracies_stand_beside_ours(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = run_on_folder(tmp_path, tiny, monkeypatch, "--preprocess", "weights")
+    assert "| *torchvision's* |  | *0.565* |" in page
+    assert "that torchvision gives of its weights" in page
+    assert "ours less printed" not in page
 
 
 @pytest.mark.parametrize("name", ["imagenet", "imagenet-r", "imagenet-c"])

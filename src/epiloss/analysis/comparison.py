@@ -31,8 +31,31 @@ _AGAIN = "_recalibrated"
 class Comparison(SavedAsJson):
     """The audits of several models, the best score first, and how each differs from the baseline.
 
-    ``table`` has a row for each model. ``differences`` has a row for each other model and loss:
-    the model's loss less the baseline's, so a positive difference means that the model is worse.
+    Attributes
+    ----------
+    baseline : str
+        The model that the others are compared with.
+    table : Table
+        The losses of each model, with intervals.
+    differences : Table
+        A row for each other model and loss: the model's loss less the baseline's, so that a positive
+        difference means that the model is worse.
+    audits : mapping of str to Audit
+        The audit of each model.
+
+    See Also
+    --------
+    compare : returns it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
+    >>> result = epiloss.compare(sample.y, {"scores": sample.scores, "truth": sample.q})
+    >>> list(result.audits) == result.table["name"].tolist() == list(result.to_dict()["audits"])
+    True
+    >>> result.to_html()[:15]
+    '<!DOCTYPE html>'
     """
 
     baseline: str
@@ -41,7 +64,13 @@ class Comparison(SavedAsJson):
     audits: Mapping[str, Audit] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
         plain: dict[str, Any] = for_json(
             {
                 "schema": SCHEMA,
@@ -54,7 +83,20 @@ class Comparison(SavedAsJson):
         return plain
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the comparison as a page that needs nothing else, and write it to ``path`` if given."""
+        """Return the comparison as a page that needs nothing else, and write it to ``path`` if given.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write.
+        title : str, optional
+            The title of the page.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         from epiloss.presentation.report import comparison_page
 
         text = comparison_page(self, title=title)
@@ -63,7 +105,26 @@ class Comparison(SavedAsJson):
         return text
 
     def plot(self, ax: Any = None, **layers: Any) -> ComparisonDisplay:
-        """Draw the losses of all models, before and after recalibration where there is one."""
+        """Draw the losses of all models, before and after recalibration where there is one.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **layers
+            Options of :meth:`epiloss.plot.ComparisonDisplay.plot`.
+
+        Returns
+        -------
+        ComparisonDisplay
+            The picture, with everything that is drawn.
+
+        Examples
+        --------
+        With matplotlib::
+
+            epiloss.compare(y_true, {"old": p_old, "new": p_new}, X).plot()
+        """
         from epiloss.presentation.plot.comparison import ComparisonDisplay
 
         return ComparisonDisplay(self).plot(ax, **layers)
@@ -84,7 +145,7 @@ def compare(
     display: Any = None,
     **options: Any,
 ) -> Comparison:
-    """Audit several models on the same rows, and tell which losses differ.
+    """Audit several models on the same rows, and test which losses differ.
 
     All models share the options and the seed. The standard error of a difference is that of the
     rows' differences: what is hard for both models cancels.
@@ -114,6 +175,14 @@ def compare(
     --------
     audit : one model.
     drift : one model on two data sets.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
+
+    Diebold and Mariano, "Comparing predictive accuracy", Journal of Business and Economic Statistics
+    13, 1995: standard errors of paired differences of losses.
 
     Examples
     --------

@@ -37,7 +37,25 @@ Sample: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SampleLosses:
-    """The losses of one data set; the grouping loss by regions is a lower bound."""
+    """The losses of one of the two data sets.
+
+    Attributes
+    ----------
+    n_evaluated : int
+        The number of rows that are evaluated.
+    score, calibration_loss, grouping_loss : Estimate
+        The losses; the grouping loss by regions is a lower bound.
+
+    See Also
+    --------
+    Drift : has one for each data set.
+
+    Examples
+    --------
+    >>> loss = Estimate(0.1)
+    >>> SampleLosses(100, loss, loss, loss).to_dict()["n_evaluated"]
+    100
+    """
 
     n_evaluated: int
     score: Estimate
@@ -45,14 +63,48 @@ class SampleLosses:
     grouping_loss: Estimate
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
+        """Return the fields by name.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
         losses = {name: getattr(self, name).to_dict() for name in LOSSES}
         return {"n_evaluated": self.n_evaluated, **losses}
 
 
 @dataclass(frozen=True)
 class Drift(SavedAsJson):
-    """The losses of two data sets on the same regions, and the current less the reference's."""
+    """The losses of two data sets in the same regions, and how they differ.
+
+    Attributes
+    ----------
+    reference, current : SampleLosses
+        The losses of each data set.
+    difference : mapping of str to Estimate
+        The current losses less those of the reference, with intervals and p-values.
+    task, rule, method : str
+        What was evaluated, and how the grouping loss is estimated.
+    n_regions : int
+        The number of regions.
+    confidence_level : float
+        The level of all intervals.
+    remarks : tuple of Remark
+        Notes on the data and the result.
+
+    See Also
+    --------
+    drift : returns it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> one, two = (epiloss.simulate.Sigmoid().sample(1_000, random_state=i) for i in range(2))
+    >>> result = epiloss.drift((one.y, one.scores, one.X), (two.y, two.scores, two.X))
+    >>> sorted(result.difference), result.to_dict()["current"]["n_evaluated"]
+    (['calibration_loss', 'grouping_loss', 'score'], 1000)
+    """
 
     task: str
     rule: str
@@ -65,7 +117,13 @@ class Drift(SavedAsJson):
     method: str = "partition"  # how the grouping loss is estimated
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
         plain = {
             "schema": SCHEMA,
             **vars(self),
@@ -97,7 +155,7 @@ class Drift(SavedAsJson):
 
 @limited_threads()
 def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
-    """Tell whether score, calibration loss and grouping loss changed between two data sets.
+    """Test whether score, calibration loss and grouping loss changed between two data sets.
 
     Level sets and regions are learned on a part of the reference. Its other rows, and all current
     ones, are then evaluated in the same regions. By twin learners (the default) the grouping loss of
@@ -122,6 +180,11 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     --------
     RegionPlan : losses of batch after batch, in regions learned once.
     compare : several models on the same rows.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------

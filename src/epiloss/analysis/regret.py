@@ -38,10 +38,36 @@ _THRESHOLDS = np.linspace(0.02, 0.98, 49)
 
 @dataclass(frozen=True)
 class Regret(SavedAsJson):
-    """The cost of decisions at one threshold, in the user's units per row, and a curve over thresholds.
+    """The cost of decisions at one threshold, in your units per row, and a curve over thresholds.
 
-    ``calibration`` (R_CL) is what recalibration would save, ``grouping`` (R_GL) what a repair by the
-    features would save beyond that, at least, and ``remaining`` what decisions would still cost.
+    Attributes
+    ----------
+    threshold : float
+        The score from which on one acts.
+    cost_fp, cost_fn : float
+        What a false positive and a false negative cost at this threshold.
+    cost : Estimate
+        The cost of decisions by the scores.
+    calibration : Estimate
+        What recalibration would save (R_CL).
+    grouping : Estimate
+        What a repair by the features would save beyond that, at least (R_GL).
+    remaining : Estimate
+        What decisions would still cost.
+    curve : Table
+        The same over thresholds.
+
+    See Also
+    --------
+    regret : returns it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
+    >>> costs = epiloss.regret(epiloss.audit(sample.y, sample.scores, sample.X))
+    >>> costs.threshold, len(costs.curve) == len(costs.to_dict()["curve"]["threshold"])
+    (0.5, True)
     """
 
     threshold: float
@@ -54,7 +80,13 @@ class Regret(SavedAsJson):
     curve: Table
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()
@@ -112,19 +144,36 @@ def regret(
     cost_fn: float = 1.0,
     thresholds: Sequence[float] | None = None,
 ) -> Regret:
-    """Tell what decisions by the audited scores cost, and what recalibration and repair would save.
+    """Estimate what decisions by the audited scores cost, and what recalibration and repair would save.
 
     Parameters
     ----------
     result : Audit
         Of a binary or top-label task, with its rows.
     threshold : float, optional
-        The score from which on one acts; by default the one that the costs ask for. With another one,
-        the costs are scaled to it and keep their sum.
+        The score from which on one acts; by default the best one at these costs,
+        ``cost_fp / (cost_fp + cost_fn)``. With another one, the costs are scaled to it and keep their
+        sum.
     cost_fp, cost_fn : float
-        What acting in vain costs, and what not acting where due.
+        What a false positive and a false negative cost.
     thresholds : sequence of float, optional
-        Where to draw the curve.
+        Thresholds of the curve.
+
+    Returns
+    -------
+    Regret
+        The cost, what would be saved, and what would remain, with intervals.
+
+    See Also
+    --------
+    RegionRecalibrator : the repair that saves it.
+
+    References
+    ----------
+    Elkan, "The foundations of cost-sensitive learning", IJCAI 2001.
+
+    Vickers and Elkin, "Decision curve analysis: a novel method for evaluating prediction models",
+    Medical Decision Making 26, 2006.
 
     Examples
     --------

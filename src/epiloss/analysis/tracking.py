@@ -26,6 +26,22 @@ class RegionPlan:
     Rows that are counted later must not be among them. Batches are counted apart and merged: in any
     order, on any machine, the sums are the same.
 
+    Attributes
+    ----------
+    rule : ScoringRule
+        The scoring rule.
+    shape : tuple of int
+        The number of level sets, and the most regions that one of them has.
+    name : tuple of str
+        What statistics must have in common to be merged.
+    known, reading, learned
+        How rows are read and placed.
+
+    See Also
+    --------
+    drift : two data sets at once, with intervals.
+    RegionStats : what batches are counted in.
+
     Examples
     --------
     >>> from epiloss.simulate import Sigmoid
@@ -56,7 +72,20 @@ class RegionPlan:
         clusters: Any = None,
         **options: Any,
     ) -> RegionPlan:
-        """Learn from rows; all options are those of :func:`epiloss.audit`."""
+        """Learn level sets, curves and regions from rows.
+
+        Parameters
+        ----------
+        y_true, y_prob, X, sample_weight, clusters
+            As in :func:`epiloss.audit`.
+        **options
+            Options of :func:`epiloss.audit`.
+
+        Returns
+        -------
+        RegionPlan
+            The plan, without the rows.
+        """
         chosen = read_options(options, "RegionPlan.learn", ("sample_weight", "clusters"))
         rows = {"sample_weight": sample_weight, "clusters": clusters}
         problem = read_problem(y_true, y_prob, X, chosen.reading, **rows)
@@ -82,14 +111,36 @@ class RegionPlan:
     def stats(
         self, y_true: Any, y_prob: Any, X: Any, *, sample_weight: Any = None, clusters: Any = None
     ) -> RegionStats:
-        """Count rows: labels must be among those that the plan has learned from."""
+        """Count rows; their labels must be among those that the plan has learned from.
+
+        Parameters
+        ----------
+        y_true, y_prob, X, sample_weight, clusters
+            As in :func:`epiloss.audit`.
+
+        Returns
+        -------
+        RegionStats
+            The sums of these rows, to be merged with others of the same plan.
+        """
         rows = {"sample_weight": sample_weight, "clusters": clusters}
         problem = read_problem(y_true, y_prob, X, self.reading, like=self.known, **rows)
         binary = binary_problems(problem, self.rule)[0]
         return self.learned.place(binary).stats(self.name)
 
     def losses(self, stats: RegionStats) -> LevelSetLosses:
-        """Return the losses of each level set from the sums; small regions are joined."""
+        """Return the losses of each level set; regions with fewer than two rows are joined to others.
+
+        Parameters
+        ----------
+        stats : RegionStats
+            The sums of all rows.
+
+        Returns
+        -------
+        LevelSetLosses
+            The losses of each level set; ``.total("grouping_loss")`` is their mean.
+        """
         regions = self.learned.partition
         assert regions is not None  # a plan has learned some
         into = regions.join_small(stats.level_set, stats.region, stats.n)

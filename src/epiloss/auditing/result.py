@@ -1,4 +1,4 @@
-"""Estimate, Table and Audit: frozen results, and how they print."""
+"""Audit: the frozen result of an audit, what can be asked of it, and the bounds beside it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,41 @@ from epiloss.table import Table
 if TYPE_CHECKING:
     from epiloss.auditing.row_details import RowDetails
     from epiloss.auditing.verdict import Verdict
+    from epiloss.metrics.result import Metrics
     from epiloss.presentation.plot.grouping import GroupingDisplay
     from epiloss.repair import RegionRecalibrator
     from epiloss.repair.evaluate import RepairResult
     from epiloss.segments.result import Segments
 
-_SEGMENTS = "result.segments"  # under which the details keep what was searched for
+# under which the details keep what was searched for, and measured
+_SEGMENTS, _METRICS = "result.segments", "result.metrics"
 
 
 @dataclass(frozen=True)
 class Bounds:
     """What cannot be seen from single labels and bins.
 
-    ``grouping_loss_high`` is the only upper limit that needs no assumption, ``E[e(C)]``. The others
-    are for the Brier score: binning hides between ``binning_low`` and ``binning_high`` of the
-    calibration and grouping loss together, whatever the calibration curve does inside the bins,
-    and the epistemic loss is therefore at least ``epistemic_loss_low``.
+    Attributes
+    ----------
+    grouping_loss_high : float
+        Upper limit of the grouping loss, ``E[e(C)]``: the only one that needs no assumption.
+    binning_low, binning_high : float or None
+        Without a calibration curve, binning could shift the sum of calibration and grouping loss by
+        between these; for the Brier score.
+    epistemic_loss_low : float or None
+        What the sum of both is at least, therefore; for the Brier score.
+
+    See Also
+    --------
+    Audit : has them as ``result.bounds``.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(2_000)
+    >>> bounds = epiloss.audit(sample.y, sample.scores).bounds
+    >>> bool(bounds.binning_low <= bounds.binning_high <= bounds.grouping_loss_high)
+    True
     """
 
     grouping_loss_high: float
@@ -50,6 +69,60 @@ class Audit(SavedAsJson):
 
     The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. Where the grouping
     loss is a lower bound (``is_bound``), the remainder is the irreducible loss and what was not seen.
+    ``print(result)`` shows the ledger, and a notebook shows a card.
+
+    Attributes
+    ----------
+    score, calibration_loss, grouping_loss, remainder : Estimate
+        The ledger, with intervals.
+    task, rule, method, recommendation : str
+        What was audited, how the grouping loss is estimated, and why so.
+    n_samples, n_evaluated : int
+        Number of rows, and of those that evaluate regions.
+    uninformed : float
+        The score of always predicting the base rate.
+    twin_estimate, crossfit_bound : Estimate or None
+        The grouping loss without bins, where it was estimated.
+    partition_bound : Estimate
+        The lower bound by regions: ``explained - induced``.
+    plugin, bias, explained, induced : float
+        The terms of that bound: ``explained = plugin - bias``, and the loss that binning induces.
+    bounds : Bounds
+        What cannot be seen from single labels and bins.
+    irreducible_loss : Estimate or None
+        Known from repeated labels only.
+    level_sets, regions, histogram : Table
+        Rates of level sets and regions, and the distribution of the scores.
+    region_source : RegionSource
+        Whether regions were learned or given.
+    options : mapping
+        The options, as plain values.
+    remarks : tuple of Remark
+        Notes on the data and the result; each has a ``code``.
+    recalibrated : Audit or None
+        The audit of the recalibrated scores, with ``recalibrate=``.
+    subgroups : mapping of str to Audit
+        The audit by each column of ``subgroups=``.
+    influence, details
+        What each row adds to the losses, and the rows with their regions; not saved.
+
+    See Also
+    --------
+    audit, audit_table : return it.
+    compare : several models on the same rows.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(3_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X)
+    >>> total = result.calibration_loss.value + result.grouping_loss.value + result.remainder.value
+    >>> bool(abs(result.score.value - total) < 1e-12), result.is_bound, bool(result.at_least > 0.01)
+    (True, False, True)
+    >>> len(result.worst_regions(3)), len(result.segments_by(sample.X[:, 0] > sample.X[:, 1]))
+    (3, 1)
+    >>> result.to_dict()["n_samples"], result.to_html()[:15]
+    (3000, '<!DOCTYPE html>')
     """
 
     task: str
@@ -93,7 +166,7 @@ class Audit(SavedAsJson):
 
     @property
     def at_least(self) -> float | None:
-        """What the grouping loss exceeds, sure to the confidence level; None without standard error."""
+        """The one-sided lower limit of the grouping loss; None without a standard error."""
         loss = self.grouping_loss
         if loss.stderr is None:
             return None
@@ -101,7 +174,7 @@ class Audit(SavedAsJson):
 
     @property
     def without_bins(self) -> Estimate | None:
-        """The grouping loss without bins, by twin learners or cross-fitted; None where there is none."""
+        """The grouping loss without bins, by twin learners or cross-fitted; None without either."""
         return self.crossfit_bound if self.twin_estimate is None else self.twin_estimate
 
     @property
@@ -111,16 +184,34 @@ class Audit(SavedAsJson):
 
     @property
     def verdict(self) -> Verdict:
-        """What to do, in one sentence."""
+        """What to do, in a word (``verdict.kind``) and in a sentence (``str(verdict)``).
+
+        The kinds are "fine", "small", "borderline", "unclear", "recalibrate", "repair" and
+        "recalibrate-and-repair".
+        """
         from epiloss.auditing.verdict import verdict
 
         return verdict(self)
 
     def worst_regions(self, n: int = 10, side: str | None = None) -> Table:
-        """Return the regions that cost most, the worst first.
+        """Return the regions that add most to the grouping loss, the worst first.
 
-        ``side`` is "over" for those with lower rates than all rows with such scores, for whom even
-        calibrated scores are too high, and "under" for those with higher rates.
+        Parameters
+        ----------
+        n : int
+            The number of regions.
+        side : {"over", "under"}, optional
+            Only over-predicted regions, whose rates are below those of rows with equal scores, or only
+            under-predicted ones.
+
+        Returns
+        -------
+        Table
+            Rows of ``result.regions``.
+
+        See Also
+        --------
+        segments : fewer and larger groups, found over all scores together.
         """
         if side not in (None, "over", "under"):
             raise OptionError(f"side must be 'over', 'under' or None, got {side!r}.")
@@ -133,7 +224,7 @@ class Audit(SavedAsJson):
     def segments(self) -> Segments:
         """The few groups of rows, in words, whose rates differ from those of rows with equal scores.
 
-        They are searched for when first asked for.
+        The search starts when this is first used.
         """
         from epiloss.segments.result import NO_ROWS, Segments
         from epiloss.segments.tell import find_segments
@@ -152,10 +243,33 @@ class Audit(SavedAsJson):
         return found
 
     @property
-    def subgroup_gaps(self) -> Mapping[str, Table]:
-        """Of each column of subgroups, a table of its values: rate, rate at equal scores, and the gap.
+    def metrics(self) -> Metrics:
+        """Familiar numbers: accuracy, AUC, calibration errors, each with its interval and noise floor.
 
-        Empty where there is more than one score a row, or the rows were not kept.
+        They are computed when first asked for.
+        """
+        from epiloss.metrics.measure import measure_audited, not_measured
+
+        details = self.details
+        if details is None:
+            return not_measured("The rows of this audit were not kept: run it again for its metrics.")
+        if details.options.recalibrate is not None and self.recalibrated is None:
+            return not_measured(
+                "Each fold has recalibrated scores of its own: audit them by themselves."
+            )
+        if _METRICS not in details.views:
+            drawn = self.irreducible_loss is not None
+            details.views[_METRICS] = measure_audited(
+                details.problem, details.options, n_rows=self.n_samples, drawn=drawn
+            )
+        found: Metrics = details.views[_METRICS]
+        return found
+
+    @property
+    def subgroup_gaps(self) -> Mapping[str, Table]:
+        """For each column of subgroups, the rate, the rate at equal scores and the gap of its values.
+
+        Empty for several scores per row, and where the rows were not kept.
         """
         from epiloss.segments.subgroups import subgroup_gaps
 
@@ -169,9 +283,21 @@ class Audit(SavedAsJson):
         }
 
     def segments_by(self, columns: Any) -> Segments:
-        """Return segments told by other columns than the features, texts by their words.
+        """Search for segments in other columns than the features; texts are split into words.
 
-        ``columns`` is a data frame, a mapping of columns or one column, in the order of the rows.
+        Parameters
+        ----------
+        columns : data frame, mapping of columns or one column
+            In the order of the rows.
+
+        Returns
+        -------
+        Segments
+            The segments, the one that costs most first.
+
+        See Also
+        --------
+        segments : by the features of the audit.
         """
         from epiloss.segments.result import NO_ROWS, Segments
         from epiloss.segments.tell import find_segments_by
@@ -184,22 +310,83 @@ class Audit(SavedAsJson):
     def plot(self, ax: Any = None, *, partition: Any = "halves", **layers: Any) -> GroupingDisplay:
         """Draw the grouping diagram: in each level set, the rows predicted higher and lower.
 
-        The predictions are cross-fitted, so that no row chose its side. ``partition="stump"`` draws two
-        regions in words instead, ``None`` the audit's own regions, and a partition those that it learns.
-        Further options are those of :meth:`epiloss.GroupingDisplay.plot`.
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        partition : {"halves", "stump", "kmeans"}, Partitioner or None
+            What is drawn in each level set. By default two halves, by predictions that are cross-fitted,
+            so that no row chose its own half. ``None`` draws the audit's own regions, and anything else
+            the regions that it learns.
+        **layers
+            Options of :meth:`epiloss.GroupingDisplay.plot`.
+
+        Returns
+        -------
+        GroupingDisplay
+            The diagram, with everything that is drawn.
+
+        Examples
+        --------
+        With matplotlib::
+
+            result.plot(partition="stump").figure_.savefig("diagram.png")
         """
         from epiloss.presentation.plot.grouping import GroupingDisplay
 
         return GroupingDisplay.from_audit(self, partition=partition).plot(ax, **layers)
 
     def repair(self, recalibrator: RegionRecalibrator | None = None, part: float = 0.5) -> RepairResult:
-        """Learn a repair on a ``part`` of the rows, and audit the others before and after it."""
+        """Learn a repair on a part of the rows, and audit the others before and after it.
+
+        Parameters
+        ----------
+        recalibrator : RegionRecalibrator, optional
+            What to learn; by default the boosted repair.
+        part : float
+            Fraction of the rows that learn.
+
+        Returns
+        -------
+        RepairResult
+            Both audits, their differences with intervals, and the repair.
+
+        See Also
+        --------
+        RegionRecalibrator : the same without an audit.
+
+        References
+        ----------
+        Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+        neural networks", ICLR 2023: recalibration by the score alone leaves the grouping loss as it is.
+
+        Examples
+        --------
+        >>> import epiloss
+        >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(3_000)
+        >>> repaired = epiloss.audit(sample.y, sample.scores, sample.X).repair()
+        >>> bool(repaired.differences["grouping_loss"].value < -0.01)
+        True
+        """
         from epiloss.repair.evaluate import repair_audit
 
         return repair_audit(self, recalibrator, part)
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the audit as a page that needs nothing else, and write it to ``path`` if given."""
+        """Return the audit as a page that needs nothing else, and write it to ``path`` if given.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write.
+        title : str, optional
+            The title of the page.
+
+        Returns
+        -------
+        str
+            The page.
+        """
         from epiloss.presentation.report import audit_page
 
         text = audit_page(self, title=title)
@@ -215,11 +402,33 @@ class Audit(SavedAsJson):
         client: Any = None,
         step: int = 0,
     ) -> str:
-        """Log losses, options, verdict and report into an MLflow run, and return the run's id.
+        """Log losses, options, verdict and report into an MLflow run.
 
-        The run is the active one, or that of ``run_id``, of the default ``mlflow.MlflowClient()`` or
-        that of ``client``. Each loss is a metric ``prefix/loss``, with ``_stderr``, ``_low``, ``_high``
-        and ``_pvalue`` where they are known.
+        Each loss is a metric ``prefix/loss``, with ``_stderr``, ``_low``, ``_high`` and ``_pvalue``
+        where they are known.
+
+        Parameters
+        ----------
+        prefix : str
+            What names of metrics and parameters begin with.
+        run_id : str, optional
+            The run; by default the active one.
+        client : mlflow.MlflowClient, optional
+            By default ``mlflow.MlflowClient()``.
+        step : int
+            The step of the metrics.
+
+        Returns
+        -------
+        str
+            The id of the run.
+
+        Examples
+        --------
+        With mlflow::
+
+            with mlflow.start_run():
+                result.log_to_mlflow("validation")
         """
         from epiloss.integrations.mlflow import log_audit
 
@@ -231,7 +440,13 @@ class Audit(SavedAsJson):
         return audit_card(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes, with the number of its schema.
+        """
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()

@@ -75,22 +75,27 @@ def audit(
         Labels: numbers, booleans or strings; or one-hot rows. Several labels per row for one score,
         NaN where one is missing, measure the grouping loss from both sides.
     y_prob : array-like of shape (n,) or (n, K)
-        Probabilities of the positive class, or of each class.
-    X : array-like of shape (n, d), data frame or mapping of columns, optional
-        Features or embeddings in which to look for regions of different rates.
+        Probabilities of the positive class, or of each class. The columns of a data frame are put in
+        the order of the classes if their names tell it, as ``P(yes)`` and ``P(no)`` do.
+    X : array-like of shape (n, d), sparse matrix, data frame or mapping of columns, optional
+        Features or embeddings in which to look for regions of different rates. Data frames may have
+        columns of categories, dates, sparse values or lists of numbers (embeddings). Torch tensors and
+        tables that Arrow can read (pyarrow, polars, duckdb) are accepted, too.
     task : {"binary", "top-label", "classwise", "joint"}, optional
         What a prediction claims. By default binary, and top-label for more than two classes.
     rule : {"brier", "log"} or ScoringRule
         The proper scoring rule.
     method : {"twin", "crossfit", "partition", "paper"}
-        How the grouping loss in the ledger is estimated: by twin learners, right up to what the learner
-        cannot express and never too large on average; by a cross-fitted lower bound; by the regions of
-        a partition; or in the setting of the paper (one split, 30 learning rows per region). The first
-        two need no bins. The partition's terms and regions are given with each. Where the first two
-        are not possible (no ``X``, task "joint", fewer than 100 rows), the partition leads.
+        How the grouping loss in the ledger is estimated. "twin": by twin learners, unbiased up to what
+        the learner cannot express and never too large on average. "crossfit": by a cross-fitted lower
+        bound. Both need no bins. "partition": by the regions of a partition. "paper": the same in the
+        setting of the paper (one split, 30 learning rows per region). The partition's terms and regions
+        are given with every method, and it leads where the first two are not possible: without ``X``
+        and ``subgroups``, for the task "joint", and for fewer than 100 rows.
     subgroups : array-like of shape (n,) or (n, k), data frame or mapping of columns, optional
         Groups that you know (sex, hospital): each column is audited by itself, in
-        ``result.subgroups``, and without ``X`` their combinations are the regions.
+        ``result.subgroups``. Without ``X`` their combinations are the regions, and ``method`` learns
+        from them.
     sample_weight : array-like of shape (n,), optional
         Weights of the rows.
     clusters : array-like of shape (n,), optional
@@ -99,7 +104,7 @@ def audit(
     recalibrate : {"isotonic", "sigmoid"} or object with ``fit``/``predict``, optional
         Also audit the scores recalibrated on the learning rows: ``result.recalibrated``.
     n_bins : int or sequence of edges
-        Level sets of the score.
+        Level sets of the score; at most as many as there are rows.
     strategy : {"uniform", "quantile"}
         Whether level sets have equal width or equal mass.
     partition : {"tree", "stump", "kmeans"}, Partitioner or estimator
@@ -108,9 +113,9 @@ def audit(
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
     learner : regressor, optional
-        What predicts the labels' residuals from features and score, with ``fit(X, y)`` and
-        ``predict``. With any the estimate is not too large on average, with a good one it is near the
-        truth. By default a ridge regression and boosted trees.
+        Predicts the labels' residuals from features and score, with ``fit(X, y)`` and ``predict``. With
+        any learner the estimate is not too large on average; with a good one it is near the truth. By
+        default a ridge regression and boosted trees.
     split : float
         Fraction of rows used for learning regions; then both parts change places.
     repeats : int
@@ -125,9 +130,9 @@ def audit(
         The positive class of a binary task; by default the last label in order. One column of
         scores needs it where labels are strings.
     classes : sequence, optional
-        The class of each column of ``y_prob``; by default the labels in order.
+        The class of each column of ``y_prob``; by default as their names tell, or the labels in order.
     drop_missing : bool
-        Leave out rows without a score or a label, and say how many; by default they are an error.
+        Leave out rows without a score or a label, and report how many; by default they are an error.
     logits : bool
         The scores are logits: they are turned into probabilities by the logistic function, or by
         softmax for several columns.
@@ -144,7 +149,7 @@ def audit(
     Returns
     -------
     Audit
-        The ledger, the tables of level sets and regions, and a verdict.
+        The ledger, the tables of level sets and regions, the segments, and a verdict.
 
     See Also
     --------
@@ -157,6 +162,11 @@ def audit(
     Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
     neural networks", ICLR 2023.
 
+    Newey and Robins, "Cross-fitting and fast remainder rates for semiparametric estimation",
+    arXiv:1801.09138, 2018: separate samples for the two factors of a product, as in twin learners.
+
+    Murphy, "A new vector partition of the probability score", Journal of Applied Meteorology 12, 1973.
+
     Examples
     --------
     >>> import epiloss
@@ -165,6 +175,8 @@ def audit(
     >>> result = epiloss.audit(sample.y, sample.scores, sample.X)
     >>> bool(result.grouping_loss.value > 0.02), bool(abs(result.calibration_loss.value) < 0.002)
     (True, True)
+    >>> result.verdict.kind
+    'repair'
     """
     options = Options.read(
         task=task,

@@ -49,7 +49,31 @@ _NAMES = {"brier": "Brier score", "log": "log-loss"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do, in a word and in a sentence; ``rows`` is how many would tell, where it is unclear."""
+    """What to do, in a word and in a sentence.
+
+    Attributes
+    ----------
+    kind : str
+        "fine", "small", "borderline", "unclear", "recalibrate", "repair" or "recalibrate-and-repair".
+    sentence : str
+        The kind with the sizes that it rests on; ``str(verdict)``.
+    matters : float
+        The least sum of calibration and grouping loss that matters.
+    rows : int or None
+        About how many rows would settle an unclear verdict.
+
+    See Also
+    --------
+    Audit.verdict : gives it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(3_000)
+    >>> verdict = epiloss.audit(sample.y, sample.scores, sample.X).verdict
+    >>> verdict.kind, bool(verdict.matters < 0.003), str(verdict) == verdict.sentence
+    ('repair', True, True)
+    """
 
     kind: str
     sentence: str

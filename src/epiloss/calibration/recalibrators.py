@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import expit
 
 from epiloss._typing import Floats
+from epiloss.calibration.class_recalibrators import ClassTemperature, clipped_logs
 from epiloss.errors import DataError, OptionError
 
 
@@ -65,19 +68,96 @@ class SigmoidRecalibrator:
         return np.asarray(self.model.predict_proba(_log_odds(scores))[:, 1], float)
 
 
+@dataclass
+class TemperatureRecalibrator:
+    """Temperature scaling: ``expit(logit(s) / t)``, which leaves a score of 1/2 where it is.
+
+    Examples
+    --------
+    >>> scores, labels = np.repeat([0.1, 0.9], 10), np.array([0.0] * 8 + [1.0] * 10 + [0.0] * 2)
+    >>> TemperatureRecalibrator().fit(scores, labels).predict(np.array([0.1, 0.5])).round(3).tolist()
+    [0.2, 0.5]
+    """
+
+    model: ClassTemperature = field(default_factory=ClassTemperature, repr=False)
+
+    def fit(
+        self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
+    ) -> TemperatureRecalibrator:
+        """Learn the temperature, the one with the least log-loss."""
+        self.model.fit(_both_classes(scores), labels.astype(np.int64), sample_weight)
+        return self
+
+    def predict(self, scores: Floats) -> Floats:
+        """Return the recalibrated scores."""
+        return self.model.predict(_both_classes(scores))[:, 1]
+
+
+@dataclass
+class BetaRecalibrator:
+    """Beta calibration (Kull et al., 2017): ``expit(c + a log s - b log(1 - s))`` with a, b >= 0.
+
+    Examples
+    --------
+    >>> s = np.linspace(0.01, 0.99, 99)
+    >>> labels = (np.arange(99) * 0.618 % 1 < s).astype(float)
+    >>> new = BetaRecalibrator().fit(s, labels).predict(s)
+    >>> bool((np.diff(new) >= 0).all())
+    True
+    """
+
+    coefficients: Floats = field(default_factory=lambda: np.array([0.0, 1.0, 1.0]), repr=False)
+
+    def fit(
+        self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
+    ) -> BetaRecalibrator:
+        """Learn the coefficients by logistic regression; one that would be negative is left out."""
+        terms, losses = _beta_terms(scores), []
+        for kept in ([0, 1], [0], [1], []):
+            coefficients = _logistic(terms, kept, labels, sample_weight)
+            if (coefficients[1:] < 0).any():
+                continue
+            if len(kept) == 2:
+                self.coefficients = coefficients
+                return self
+            fitted = coefficients[0] + terms @ coefficients[1:]
+            loss = np.average(np.logaddexp(0, fitted) - labels * fitted, weights=sample_weight)
+            losses.append((float(loss), coefficients))
+        self.coefficients = min(losses, key=lambda pair: pair[0])[1]
+        return self
+
+    def predict(self, scores: Floats) -> Floats:
+        """Return the recalibrated scores."""
+        fitted = self.coefficients[0] + _beta_terms(scores) @ self.coefficients[1:]
+        return np.asarray(expit(fitted), float)
+
+
+RECALIBRATORS: Mapping[str, Callable[[], Recalibrator]] = {
+    "isotonic": IsotonicRecalibrator,
+    "sigmoid": SigmoidRecalibrator,
+    "temperature": TemperatureRecalibrator,
+    "beta": BetaRecalibrator,
+}
+_NAMES = ", ".join(map(repr, RECALIBRATORS))
+
+
 def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
-    """Return a fresh recalibrator that the option names, or a copy of the object given."""
+    """Return a fresh recalibrator that the option names, or a copy of the object given.
+
+    Examples
+    --------
+    >>> resolve_recalibrator("beta")
+    BetaRecalibrator()
+    """
     if recalibrate is None:
         return None
-    if recalibrate == "isotonic":
-        return IsotonicRecalibrator()
-    if recalibrate == "sigmoid":
-        return SigmoidRecalibrator()
+    if isinstance(recalibrate, str) and recalibrate in RECALIBRATORS:
+        return RECALIBRATORS[recalibrate]()
     if hasattr(recalibrate, "fit") and hasattr(recalibrate, "predict"):
         fresh: Recalibrator = copy.deepcopy(recalibrate)
         return fresh
     raise OptionError(
-        "recalibrate must be None, 'isotonic', 'sigmoid' or an object with fit(scores, labels) and "
+        f"recalibrate must be None, {_NAMES} or an object with fit(scores, labels) and "
         f"predict(scores), got {recalibrate!r}."
     )
 
@@ -91,13 +171,13 @@ def fit_recalibrator(model: Any, scores: Floats, labels: Floats, weights: Floats
             raise OptionError(
                 f"recalibrate must have a fit that takes a vector of scores and one of labels, got "
                 f"{type(model).__name__}, which failed: {str(error).splitlines()[0]:.120} "
-                "Wrap it, or use 'isotonic' or 'sigmoid'."
+                f"Wrap it, or use one of {_NAMES}."
             ) from error
         return
     if "sample_weight" not in inspect.signature(model.fit).parameters:
         raise OptionError(
             f"with sample_weight the recalibrator's fit must take it too, got {type(model).__name__}. "
-            "Use 'isotonic' or 'sigmoid', or give its fit a parameter sample_weight."
+            f"Use one of {_NAMES}, or give its fit a parameter sample_weight."
         )
     model.fit(scores, labels, sample_weight=weights)
 
@@ -124,3 +204,27 @@ def _log_odds(scores: Floats) -> Floats:
     clipped = np.clip(scores, 1e-7, 1 - 1e-7)
     odds: Floats = np.log(clipped) - np.log1p(-clipped)
     return odds[:, None]
+
+
+def _both_classes(scores: Floats) -> Floats:
+    return np.column_stack([1 - scores, scores])
+
+
+def _beta_terms(scores: Floats) -> Floats:
+    logs = clipped_logs(_both_classes(scores))
+    return np.column_stack([logs[:, 1], -logs[:, 0]])
+
+
+def _logistic(terms: Floats, kept: list[int], labels: Floats, weights: Floats | None) -> Floats:
+    """Return intercept and coefficients of a logistic regression on some of the terms, 0 for others."""
+    from sklearn.linear_model import LogisticRegression
+
+    coefficients = np.zeros(1 + terms.shape[1])
+    if kept:
+        model = LogisticRegression(C=1e6, max_iter=1_000, tol=1e-8).fit(terms[:, kept], labels, weights)
+        coefficients[0] = model.intercept_[0]
+        coefficients[[1 + place for place in kept]] = model.coef_[0]
+    else:
+        rate = np.clip(np.average(labels, weights=weights), 1e-7, 1 - 1e-7)
+        coefficients[0] = np.log(rate / (1 - rate))
+    return coefficients

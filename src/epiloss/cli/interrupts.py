@@ -20,8 +20,9 @@ _LOADING = ("<frozen importlib._bootstrap>", "<string>")
 def interruptible(home: str) -> Iterator[None]:
     """Raise KeyboardInterrupt on Ctrl-C below the file ``home``, as soon as it cannot get lost.
 
-    A module that is being loaded may print it or make another error of it, so it waits until all are
-    loaded. Where C code calls Python and drops it, it comes again.
+    A module that is being loaded may print it or make another error of it, so it waits until that is
+    done; while ``home`` itself loads modules, what was set before decides. Where C code calls Python
+    and drops it, it comes again.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -29,10 +30,14 @@ def interruptible(home: str) -> Iterator[None]:
         return
     hook = sys.unraisablehook
 
-    def stop(_: int, frame: FrameType | None) -> None:
-        if not _is_loading(frame, home):
+    def stop(number: int, frame: FrameType | None) -> None:
+        below = _files_below(home, frame)
+        if below and below[-1] in _LOADING:
+            before(number, frame)  # the command loads what it needs: nothing has begun
+        elif not set(below).isdisjoint(_LOADING):
+            _try_again()
+        else:
             raise KeyboardInterrupt
-        _try_again()
 
     def unraisable(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
@@ -49,12 +54,13 @@ def interruptible(home: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _is_loading(frame: FrameType | None, home: str) -> bool:
+def _files_below(home: str, frame: FrameType | None) -> list[str]:
+    """Return the files of what runs, the innermost first, up to what ``home`` called."""
+    files = []
     while frame is not None and frame.f_code.co_filename != home:
-        if frame.f_code.co_filename in _LOADING:
-            return True
+        files.append(frame.f_code.co_filename)
         frame = frame.f_back
-    return False
+    return files
 
 
 def _try_again() -> None:

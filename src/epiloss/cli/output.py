@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import io
 import itertools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,12 +59,21 @@ def write(path: str, save: Callable[[str], object]) -> None:
 
 def show(text: str) -> None:
     """Print on the standard output, or say why it cannot be."""
+    stream = getattr(sys.stdout, "buffer", None)
     try:
-        click.echo(text)
+        if isinstance(stream, io.RawIOBase):  # PYTHONUNBUFFERED: print would lose what does not fit
+            _write_all(stream, f"{text}\n".encode())
+        else:
+            click.echo(text)
     except BrokenPipeError:
         raise
     except OSError as error:
         raise DataError(f"cannot write to the standard output: {_reason(error)}.") from error
+
+
+def _write_all(stream: io.RawIOBase, left: bytes) -> None:
+    while left:
+        left = left[stream.write(left) or 0 :]
 
 
 def _reason(error: OSError) -> str:

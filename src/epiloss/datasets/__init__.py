@@ -29,7 +29,27 @@ SCORE = "score"
 
 @dataclass(frozen=True)
 class DemoData:
-    """Features by name, 0/1 labels and the scores of a model that never saw these rows."""
+    """Features by name, 0/1 labels and the scores of a model that never saw these rows.
+
+    Attributes
+    ----------
+    X : dict of str to array
+        The features.
+    y : array of int
+        The labels.
+    scores : array
+        The predicted probabilities.
+
+    See Also
+    --------
+    load_census_income : returns it.
+
+    Examples
+    --------
+    >>> demo = load_census_income()
+    >>> len(demo.X["age"]) == len(demo.y) == len(demo.scores)
+    True
+    """
 
     X: dict[str, NDArray[Any]]
     y: NDArray[np.int64]
@@ -38,6 +58,19 @@ class DemoData:
 
 def load_census_income() -> DemoData:
     """Load 20,000 workers of Census-Income with a logistic model's held-out scores.
+
+    Returns
+    -------
+    DemoData
+        Features, labels and scores.
+
+    See Also
+    --------
+    epiloss.audit : audits them.
+
+    References
+    ----------
+    "Census-Income (KDD)", UCI Machine Learning Repository, 2000.
 
     Examples
     --------

@@ -49,6 +49,38 @@ class LevelSetLosses:
     """The losses of each level set.
 
     ``explained = plugin - bias`` and ``grouping_loss = explained - induced``.
+
+    Attributes
+    ----------
+    level_set, n, effective_n, weight, n_regions : array
+        The level sets, their rows, weights and regions.
+    score_mean, label_mean, score_variance, entropy, label_noise : array
+        Means of scores and labels, and how they vary.
+    score : array
+        The mean score.
+    calibration_loss, calibration_loss_binned, calibration_loss_plugin : array
+        By the calibration curve, by the level sets, and by the level sets with the noise of the labels.
+    plugin, bias, induced : array
+        The terms of the grouping loss.
+
+    See Also
+    --------
+    RegionStats.compute, RegionPlan.losses : return it.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
+
+    Examples
+    --------
+    >>> from epiloss.estimation.region_stats import RegionStats
+    >>> from epiloss.scoring import Brier
+    >>> rows = dict(labels=np.array([0.0, 0.0, 1.0, 1.0]), scores=np.full(4, 0.5), rule=Brier())
+    >>> stats = RegionStats.from_rows(np.zeros(4, int), np.array([0, 0, 1, 1]), **rows)
+    >>> losses = stats.compute(Brier())
+    >>> losses.total("plugin"), losses.total("grouping_loss") == losses.grouping_loss[0]
+    (0.25, np.True_)
     """
 
     AVERAGED: ClassVar = (
@@ -101,7 +133,18 @@ class LevelSetLosses:
         return self.explained - self.induced
 
     def total(self, name: str) -> float:
-        """Return one loss over all level sets."""
+        """Return one loss over all level sets.
+
+        Parameters
+        ----------
+        name : str
+            The name of the loss.
+
+        Returns
+        -------
+        float
+            Its mean, weighted by the share of each level set.
+        """
         return float(self.share @ getattr(self, name))
 
 

@@ -191,7 +191,7 @@ def influence_of_rows(
     )
     # rows show the noise of the curve, of which the part that level sets have in common is not used;
     # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
-    inside = max(curve_noise - bin_noise, 0.0)
+    inside = max(curve_noise - bin_noise, 0.0) if bounded else 0.0
     shown = (noise - bin_noise, noise + inside) if bounded else (0.0, curve_noise)
     # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
     # are compared with rates that they have a part in, and with a line in each level set of each
@@ -208,7 +208,8 @@ def influence_of_rows(
     return {
         "score": Influence(of("score")),
         "calibration_loss": Influence(of("calibration_loss"), *shown),
-        "grouping_loss": Influence(of("grouping_loss"), -excess, least),
+        # the induced loss has the curve's noise inside level sets too, and rows do not show it
+        "grouping_loss": Influence(of("grouping_loss"), inside - excess, inside + least),
     }
 
 

@@ -46,18 +46,38 @@ INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the sco
 
 @dataclass(frozen=True)
 class RegionStats:
-    """Sums over the rows of each region of each level set.
+    """Sums over the rows of each region of each level set; they merge exactly, in any order.
 
-    ``plan`` names what the cells belong to, first the level sets and the rule, then the partition;
-    statistics of different plans do not merge.
+    ``stats["label"]`` is one sum of every cell, a region of a level set with at least one row.
+
+    Attributes
+    ----------
+    level_set, region : array of int
+        What each cell belongs to.
+    sums : array of int of shape (2, fields, cells)
+        The sums in fixed point.
+    plan : tuple of str
+        What the cells are made by: level sets and rule, then the partition. Statistics of different
+        plans do not merge.
+
+    See Also
+    --------
+    RegionPlan : learns regions, and counts rows in them.
 
     Examples
     --------
     >>> from epiloss.scoring import Brier
-    >>> rows = dict(scores=np.array([0.2, 0.2, 0.8]), labels=np.array([0.0, 1.0, 1.0]))
-    >>> stats = RegionStats.from_rows(np.array([0, 0, 1]), np.array([3, 3, 1]), rule=Brier(), **rows)
-    >>> stats.region, stats.n, stats["label"]
-    (array([3, 1]), array([2., 1.]), array([1., 1.]))
+    >>> rows = dict(scores=np.array([0.2, 0.2, 0.8]), labels=np.array([0.0, 1.0, 1.0]), rule=Brier())
+    >>> stats = RegionStats.from_rows(np.array([0, 0, 1]), np.array([3, 3, 1]), **rows)
+    >>> stats.region, stats.n, stats["label"], stats.mean("label")
+    (array([3, 1]), array([2., 1.]), array([1., 1.]), array([0.5, 1. ]))
+    >>> twice = RegionStats.empty().merge(stats).update(np.array([0, 0, 1]), np.array([3, 3, 1]), **rows)
+    >>> twice.n.tolist(), twice.without(stats).n.tolist()
+    ([4.0, 2.0], [2.0, 1.0])
+    >>> stats.relabel(np.array([0, 0])).region.tolist(), stats.by_level_set().n_cells
+    ([0, 0], 2)
+    >>> RegionStats.with_cells(np.array([0, 0, 1]), np.array([3, 3, 1]), **rows)[1]
+    array([0, 0, 1])
     """
 
     level_set: Codes
@@ -67,7 +87,20 @@ class RegionStats:
 
     @classmethod
     def from_rows(cls, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
-        """Add up rows, given as to :meth:`with_cells`."""
+        """Add up rows.
+
+        Parameters
+        ----------
+        level_set, region : array of int
+            Of each row.
+        **rows
+            As in :meth:`with_cells`.
+
+        Returns
+        -------
+        RegionStats
+            The sums of these rows.
+        """
         return cls.with_cells(level_set, region, **rows)[0]
 
     @classmethod
@@ -84,11 +117,31 @@ class RegionStats:
         curves: tuple[Floats, Floats] | None = None,
         plan: tuple[str, str] = ("", ""),
     ) -> tuple[RegionStats, Codes]:
-        """Add up rows, and tell which cell each is in, by its place among the cells.
+        """Add up rows, and return the cell of each.
 
-        ``curves`` are two independent estimates of each row's calibrated score. Weights must lie in
-        [0, 1]: scale them first. Rows of one cell and one cluster count as far as their labels do not
-        depend on each other.
+        Parameters
+        ----------
+        level_set, region : array of int
+            Of each row.
+        labels, scores : array
+            Outcomes in {0, 1}, and scores.
+        rule : ScoringRule
+            The scoring rule.
+        weights : array, optional
+            In [0, 1]: scale them first.
+        clusters : array of int, optional
+            Rows of one cell and one cluster count as far as their labels do not depend on each other.
+        curves : pair of arrays, optional
+            Two independent estimates of each row's calibrated score.
+        plan : tuple of str
+            What the cells are made by.
+
+        Returns
+        -------
+        RegionStats
+            The sums.
+        array of int
+            Each row's place among the cells.
         """
         n_regions = int(region.max(initial=0)) + 1
         cell = level_set * n_regions
@@ -110,16 +163,50 @@ class RegionStats:
 
     @classmethod
     def empty(cls, plan: tuple[str, str] = ("", "")) -> RegionStats:
-        """Return the statistics of no rows, to which others are merged."""
+        """Return the statistics of no rows, to which others are merged.
+
+        Parameters
+        ----------
+        plan : tuple of str
+            What the cells are made by.
+
+        Returns
+        -------
+        RegionStats
+            Without cells.
+        """
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, np.zeros((2, len(FIELDS), 0), np.int64), plan)
 
     def update(self, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
-        """Return the statistics with more rows, given as to :meth:`from_rows`."""
+        """Return the statistics with more rows.
+
+        Parameters
+        ----------
+        level_set, region : array of int
+            Of each row.
+        **rows
+            As in :meth:`with_cells`.
+
+        Returns
+        -------
+        RegionStats
+            Of the old rows and these.
+        """
         return self.merge(RegionStats.from_rows(level_set, region, plan=self.plan, **rows))
 
     def compute(self, rule: ScoringRule) -> LevelSetLosses:
         """Return the losses of each level set; ``.total("grouping_loss")`` is their mean.
+
+        Parameters
+        ----------
+        rule : ScoringRule
+            The rule that the rows were added up by.
+
+        Returns
+        -------
+        LevelSetLosses
+            A value for each level set.
 
         Examples
         --------
@@ -138,7 +225,18 @@ class RegionStats:
         return level_set_losses(self, rule)
 
     def without(self, other: RegionStats) -> RegionStats:
-        """Return the statistics without those of some of their rows."""
+        """Return the statistics without those of some of their rows.
+
+        Parameters
+        ----------
+        other : RegionStats
+            Statistics of some of the rows.
+
+        Returns
+        -------
+        RegionStats
+            Of the other rows.
+        """
         left = self.merge(replace(other, sums=-other.sums))
         some = left.n > 0
         return replace(
@@ -167,7 +265,18 @@ class RegionStats:
         return value
 
     def mean(self, field: str) -> Floats:
-        """Return a weighted mean for every cell."""
+        """Return a weighted mean for every cell.
+
+        Parameters
+        ----------
+        field : str
+            The name of a sum.
+
+        Returns
+        -------
+        array of shape (cells,)
+            The sum over the weight.
+        """
         return self[field] / self["weight"]
 
     @cached_property
@@ -179,7 +288,18 @@ class RegionStats:
         return value
 
     def merge(self, other: RegionStats) -> RegionStats:
-        """Return the statistics of both sets of rows together."""
+        """Return the statistics of both sets of rows together.
+
+        Parameters
+        ----------
+        other : RegionStats
+            Of the same plan.
+
+        Returns
+        -------
+        RegionStats
+            The same bits for any order.
+        """
         if self.plan != other.plan:
             raise OptionError(
                 "only statistics of the same partition, level sets and rule merge, got plans "
@@ -193,13 +313,30 @@ class RegionStats:
         )._gathered()
 
     def relabel(self, region: Codes) -> RegionStats:
-        """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set."""
+        """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set.
+
+        Parameters
+        ----------
+        region : array of int of shape (cells,)
+            The new regions.
+
+        Returns
+        -------
+        RegionStats
+            Cells of one region are added up.
+        """
         if region is self.region:
             return self
         return RegionStats(self.level_set, region, self.sums, self.plan)._gathered()
 
     def by_level_set(self) -> RegionStats:
-        """Return the statistics of the level sets, each a single region."""
+        """Return the statistics of the level sets, each a single region.
+
+        Returns
+        -------
+        RegionStats
+            With one cell for each level set.
+        """
         return self._levels
 
     @cached_property

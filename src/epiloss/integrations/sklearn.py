@@ -18,7 +18,29 @@ _PARTS = {
 
 
 class LossScorer:
-    """A callable ``(estimator, X, y)`` that audits a fitted classifier; see :func:`loss_scorer`."""
+    """A callable ``(estimator, X, y)`` that audits a fitted classifier.
+
+    Attributes
+    ----------
+    losses : tuple of str
+        The names of the losses.
+    single : bool
+        Whether one loss is returned by itself.
+    options : dict
+        Options of :func:`epiloss.audit`.
+
+    See Also
+    --------
+    loss_scorer : returns it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
+    >>> bool(loss_scorer("neg_score")(LogisticRegression().fit(X, y), X, y) < 0)
+    True
+    """
 
     def __init__(self, losses: tuple[str, ...], single: bool, options: dict[str, Any]) -> None:
         self.losses, self.single, self.options = losses, single, options
@@ -53,6 +75,15 @@ def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> 
         ``cross_validate`` reports by their names.
     **options
         Options of :func:`epiloss.audit`.
+
+    Returns
+    -------
+    LossScorer
+        A callable ``(estimator, X, y)``.
+
+    See Also
+    --------
+    audit : what it calls.
 
     Examples
     --------

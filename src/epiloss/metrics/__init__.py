@@ -1,1 +1,1 @@
-"""Familiar numbers: accuracy, AUC, calibration errors and their like, with intervals and noise floors."""
+"""Familiar numbers: accuracy, AUC, calibration errors and their like, with intervals and floors."""

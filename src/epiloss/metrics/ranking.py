@@ -70,7 +70,7 @@ def _unbiased(positive: Codes) -> Floats:
     if min(n1, n - n1) < 2:
         return np.full(n, np.nan)
     sizes = np.where(positive, n1, n - n1)
-    return np.sqrt(sizes / (sizes - 1) * (n - 1) / n)
+    return np.asarray(np.sqrt(sizes / (sizes - 1) * (n - 1) / n), float)
 
 
 def average_precision(rows: ScoredRows) -> ValueAndInfluence:

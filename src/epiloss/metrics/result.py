@@ -173,7 +173,12 @@ class Metrics(Mapping[str, Metric], SavedAsJson):
         return [header, *(_cells_of(one) for one in self.values())]
 
     def _remarks(self) -> list[str]:
-        left = [f"Left out: {name} ({reason})" for name, reason in self.left_out.items()]
+        if not self.metrics:
+            return list(self.notes)  # which say why
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            reasons.setdefault(reason, []).append(name)
+        left = [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
         return [*left, *self.notes]
 
 

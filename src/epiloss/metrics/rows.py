@@ -73,7 +73,7 @@ def on_scale(value: float, stderr: float, level: float, scale: str) -> Estimate:
     Examples
     --------
     >>> f"{on_scale(0.98, 0.02, 0.95, 'logit'):.3f}"
-    '0.980 [0.867, 0.997]'
+    '0.980 [0.869, 0.997]'
     """
     to, back, slope = _SCALES[scale]
     inside = value > 0 if scale == "log" else 0 < value < 1

@@ -39,32 +39,128 @@ class LearningRows:
 class Partition(ABC):
     """Regions of the feature space, learned for each level set.
 
-    ``noun`` is what a region is called where no splits lead to it.
+    Attributes
+    ----------
+    noun : str
+        What a region is called where no splits lead to it.
+
+    See Also
+    --------
+    Partitioner : learns it.
+
+    Examples
+    --------
+    >>> class Sides(Partition):
+    ...     def assign(self, features, level_set):
+    ...         return (features.column(0) > 0).astype(np.int64)
+    >>> sides = Sides().assign(Features((np.array([-1.0, 2.0]),), ("x",), {}), np.array([0, 0]))
+    >>> sides.tolist(), Sides().path(0, 1) is None
+    ([0, 1], True)
+    >>> Sides().join_small(np.array([0, 0]), np.array([0, 1]), np.array([1, 5])).tolist()
+    [1, 1]
     """
 
     noun = "region"
 
     @abstractmethod
     def assign(self, features: Features, level_set: Codes) -> Codes:
-        """Return each row's region, counted from 0 inside its level set."""
+        """Return each row's region, counted from 0 inside its level set.
+
+        Parameters
+        ----------
+        features : Features
+            The features of the rows.
+        level_set : array of int
+            The level set of each row.
+
+        Returns
+        -------
+        array of int
+            The region of each row.
+        """
 
     def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
-        """Return new regions of at least two rows each, decided from the counts ``n`` alone."""
+        """Return new regions of at least two rows each, decided from the counts ``n`` alone.
+
+        Parameters
+        ----------
+        level_set, region : array of int
+            Of each cell.
+        n : array
+            The rows of each cell.
+
+        Returns
+        -------
+        array of int
+            The new region of each cell.
+        """
         return pool_small_regions(level_set, region, n)
 
     def path(self, level_set: int, region: int) -> Sequence[Step] | None:
-        """Return the splits that lead to a region; None where no splits do."""
+        """Return the splits that lead to a region; None where no splits do.
+
+        Parameters
+        ----------
+        level_set, region : int
+            The region.
+
+        Returns
+        -------
+        sequence of Step or None
+            The splits, from the first one on.
+        """
         return None
 
 
 class Partitioner(ABC):
-    """A way to learn a partition."""
+    """A way to learn a partition; pass one as ``partition=``.
+
+    Attributes
+    ----------
+    name : str
+        What results call it.
+
+    See Also
+    --------
+    epiloss.partition.Tree, epiloss.partition.Stump, epiloss.partition.KMeans : those that are there.
+    epiloss.partition.Custom : any scikit-learn estimator.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> class Sides(Partition):
+    ...     def assign(self, features, level_set):
+    ...         return (features.column(0) > 0).astype(np.int64)
+    >>> class BySides(Partitioner):
+    ...     name = "sides"
+    ...     def fit(self, rows, generator, n_jobs):
+    ...         return Sides()
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X, partition=BySides(), n_bins=3)
+    >>> result.options["partition"]
+    'sides'
+    """
 
     name: str
 
     @abstractmethod
     def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
-        """Learn the regions of every level set."""
+        """Learn the regions of every level set.
+
+        Parameters
+        ----------
+        rows : LearningRows
+            The rows to learn from, with their labels.
+        generator : numpy Generator
+            The source of randomness.
+        n_jobs : int or None
+            Number of threads.
+
+        Returns
+        -------
+        Partition
+            The regions.
+        """
 
 
 def pool_small_regions(level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:

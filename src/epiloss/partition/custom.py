@@ -19,7 +19,27 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner, for_eac
 
 @dataclass(frozen=True)
 class Custom(Partitioner):
-    """Regions are what a clone of ``estimator``, fitted on each level set, assigns rows to."""
+    """Regions are what a clone of ``estimator``, fitted on each level set, assigns rows to.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With ``fit(X, y)`` and ``apply`` or ``predict``.
+
+    See Also
+    --------
+    epiloss.partition.Partitioner : for full control.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> tree = DecisionTreeClassifier(max_leaf_nodes=4)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X, partition=Custom(tree))
+    >>> result.options["partition"]
+    'custom'
+    """
 
     estimator: Any
     name: str = "custom"
@@ -43,7 +63,30 @@ class Custom(Partitioner):
 
 @dataclass(frozen=True)
 class KMeans(Partitioner):
-    """Clusters of the features in each level set, found without the labels."""
+    """Clusters of the features in each level set, found without the labels.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The number of clusters in each level set.
+
+    See Also
+    --------
+    epiloss.partition.Tree : regions learned with the labels.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X, partition=KMeans(n_clusters=3))
+    >>> result.options["partition"]
+    'kmeans'
+    """
 
     n_clusters: int = 2
     name: str = "kmeans"

@@ -26,6 +26,23 @@ class Stump(Partitioner):
 
     A column of ties, such as men and women, may part them also in two fifths and three if that explains
     much more; where no column can be cut in half, the smaller side is a quarter or a tenth.
+
+    See Also
+    --------
+    epiloss.partition.Tree : more regions, which show more of the grouping loss.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X, partition="stump")
+    >>> result.options["partition"]
+    'stump'
     """
 
     name: str = "stump"

@@ -34,9 +34,9 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
     Parameters
     ----------
     method : {"boosted", "regions"}
-        Ridge regressions and boosted trees of what must be added to the log-odds, mostly nearer to the
-        truth. Or regions of trees inside level sets, each rate shrunk towards its level set: every
-        correction is a rate of some region.
+        "boosted": ridge regressions and boosted trees predict what to add to the log-odds; usually
+        nearer to the truth. "regions": trees inside level sets, each region's rate shrunk towards that
+        of its level set; every correction is the rate of some region.
     region_ratio : float
         Learning rows per region.
     repeats : int
@@ -44,11 +44,22 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
     rounds : int
         How many times, at most, regions are sought in what the ones before have left.
     learner : regressor, optional
-        For ``"boosted"``: your own in place of ridge and trees.
+        For "boosted": your own in place of ridge and trees.
     rule : {"brier", "log"} or ScoringRule
-        The score that must get better on rows left out.
+        The score that must improve on rows left out.
     random_state, n_jobs
         As in :func:`epiloss.audit`.
+
+    See Also
+    --------
+    Audit.repair : learns a repair on one part of the rows and measures it on the others.
+    RegionRecalibratedClassifier : a classifier with its repair.
+    load_repair : reads a saved repair.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------
@@ -59,6 +70,9 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
     >>> better = repair.predict(fresh.scores, fresh.X)
     >>> bool(np.mean((better - fresh.q) ** 2) < 0.3 * np.mean((fresh.scores - fresh.q) ** 2))
     True
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     repair.save(f"{folder}/repair.json")
     """
 
     def __init__(
@@ -97,8 +111,17 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
     ) -> RegionRecalibrator:
         """Learn from labels, the scores that some classifier gave, and features.
 
-        ``pos_label``, ``classes``, ``drop_missing`` and ``logits`` are as in :func:`epiloss.audit`;
-        rows of one cluster are never divided between learning and evaluating.
+        Parameters
+        ----------
+        y_true, y_prob, X, sample_weight, pos_label, classes, drop_missing, logits
+            As in :func:`epiloss.audit`.
+        clusters : array-like of shape (n,), optional
+            Rows of one cluster are never divided between learning and evaluation.
+
+        Returns
+        -------
+        RegionRecalibrator
+            Itself.
         """
         shape = score_numbers(y_prob).shape
         n_columns = 1 if len(shape) == 1 else shape[1]
@@ -108,7 +131,26 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         return self.fit_problem(read_problem(y_true, y_prob, X, reading, **rows))
 
     def fit_problem(self, problem: Problem) -> RegionRecalibrator:
-        """Learn from what has been checked already."""
+        """Learn from rows that are checked already; for the package itself.
+
+        Parameters
+        ----------
+        problem : Problem
+            The checked rows.
+
+        Returns
+        -------
+        RegionRecalibrator
+            Itself.
+
+        Examples
+        --------
+        >>> from epiloss.simulate import Sigmoid
+        >>> sample = Sigmoid(perturbation="step").sample(1_000)
+        >>> problem = read_problem(sample.y, sample.scores, sample.X, Reading("binary"))
+        >>> RegionRecalibrator("regions").fit_problem(problem).classes_.tolist()
+        [0, 1]
+        """
         plan = self._plan()
         if problem.features is None:
             raise DataError("X must have at least one column to repair by. Use recalibration without X.")
@@ -122,10 +164,21 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         return self
 
     def predict(self, y_prob: Any, X: Any, *, logits: bool = False) -> Floats:
-        """Return the repaired scores: one column for one column, a row of classes for a row.
+        """Return the repaired scores.
 
-        ``X`` must have the columns that the repair learned from; others, such as identifiers, are
-        ignored.
+        Parameters
+        ----------
+        y_prob : array-like of shape (n,) or (n, K)
+            The classifier's scores.
+        X : array-like of shape (n, d) or data frame
+            The columns that the repair learned from; others, such as identifiers, are ignored.
+        logits : bool
+            The scores are logits.
+
+        Returns
+        -------
+        array of the shape of ``y_prob``
+            Repaired probabilities.
         """
         if not hasattr(self, "repairs_"):
             raise OptionError("this repair has learned nothing yet. Call fit(y_true, y_prob, X) first.")
@@ -142,7 +195,13 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         return np.ascontiguousarray(better[:, np.argsort(places)])  # in the order of the columns
 
     def save(self, path: str | Path) -> None:
-        """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads."""
+        """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        """
         save_repair(self, path)
 
     def _plan(self) -> RepairPlan:
@@ -168,6 +227,20 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
 def load_repair(path: str | Path) -> RegionRecalibrator:
     """Read a repair that ``RegionRecalibrator.save`` has written; nothing in the file is run.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file to read.
+
+    Returns
+    -------
+    RegionRecalibrator
+        A repair that predicts the same bits.
+
+    See Also
+    --------
+    RegionRecalibrator : learns and saves a repair.
 
     Examples
     --------
@@ -219,8 +292,27 @@ def repaired(repairs: list[BinaryRepair], positive: int, features: Features, sco
 class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose probabilities are repaired by region.
 
-    The repair is learned on scores of rows that the classifier has not seen, in ``cv`` parts, or, with
-    ``cv="prefit"``, of a classifier that is fitted already on rows of its own.
+    Parameters
+    ----------
+    estimator : classifier
+        With ``predict_proba``.
+    recalibrator : RegionRecalibrator, optional
+        The repair to learn; by default the boosted one.
+    cv : int or "prefit"
+        The repair is learned on scores of rows that the classifier has not seen, in so many parts. With
+        "prefit" the classifier is fitted already, on rows of its own.
+    random_state : int, Generator or RandomState, optional
+        The one source of randomness.
+
+    See Also
+    --------
+    RegionRecalibrator : repairs scores.
+    sklearn.calibration.CalibratedClassifierCV : recalibrates by the score alone.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------
@@ -228,8 +320,8 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
     >>> from sklearn.datasets import make_moons
     >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
     >>> model = RegionRecalibratedClassifier(LogisticRegression()).fit(X, y)
-    >>> model.predict_proba(X).shape
-    (1000, 2)
+    >>> model.predict_proba(X).shape, model.predict(X).shape
+    ((1000, 2), (1000,))
     """
 
     def __init__(
@@ -247,7 +339,20 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
         return tags
 
     def fit(self, X: Any, y: Any) -> RegionRecalibratedClassifier:
-        """Fit the classifier, and the repair on scores of rows it has not seen."""
+        """Fit the classifier, and the repair on scores of rows it has not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+        y : array-like of shape (n,)
+            Classes.
+
+        Returns
+        -------
+        RegionRecalibratedClassifier
+            Itself.
+        """
         y = _checked_target(y)
         seed = seed_of(self.random_state)
         if self.cv == "prefit":
@@ -270,12 +375,34 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
         return self
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the repaired probabilities of each class."""
+        """Return the repaired probabilities of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n, K)
+            In the order of ``classes_``.
+        """
         check_is_fitted(self)
         return np.asarray(self.recalibrator_.predict(self.estimator_.predict_proba(X), X), float)
 
     def predict(self, X: Any) -> Any:
-        """Return the class of the largest repaired probability."""
+        """Return the class of the largest repaired probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Features.
+
+        Returns
+        -------
+        array of shape (n,)
+            Classes.
+        """
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 

@@ -29,8 +29,32 @@ _SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ "}
 class RepairResult(SavedAsJson):
     """Audits of the same fresh rows before and after a repair, and by how much the losses changed.
 
-    ``rows`` are the numbers of these rows, and ``scores`` their repaired scores; a difference below
-    zero is an improvement.
+    Attributes
+    ----------
+    before, after : Audit
+        The audits of the rows that the repair has not seen.
+    differences : dict of str to Estimate
+        The losses after less those before; below zero is an improvement.
+    rows : array of int
+        The numbers of these rows.
+    scores : array
+        Their repaired scores.
+    repair : RegionRecalibrator
+        The repair, to apply or to save.
+
+    See Also
+    --------
+    Audit.repair : returns it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(2_000)
+    >>> result = epiloss.audit(sample.y, sample.scores, sample.X).repair(part=0.6)
+    >>> len(result.rows) == len(result.scores) == result.after.n_samples == 800
+    True
+    >>> sorted(result.to_dict()["differences"])
+    ['calibration_loss', 'grouping_loss', 'score']
     """
 
     before: Audit
@@ -41,7 +65,13 @@ class RepairResult(SavedAsJson):
     repair: RegionRecalibrator = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return everything as plain Python values; what is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            Both audits and the differences.
+        """
         plain: dict[str, Any] = for_json(
             {
                 "schema": SCHEMA,

@@ -81,14 +81,10 @@ def replayed(
     centred = CentredRows.of(problem, rows)
     scan = Scan(columns, rows, centred.spread, share * len(rows))
     weight, own = centred.weight, unit[rows]
-    largest, singles = np.empty(_REPLAYS), np.empty((_REPLAYS, len(columns)))
-    for k in range(_REPLAYS):
-        sign = np.where(generator.random(int(unit.max()) + 1) < 0.5, -1.0, 1.0)[own]
-        drawn = sign * (centred.labels - centred.curve)
-        drawn = (drawn - centred.basis.mean(drawn[None])[0]) * weight
-        singles[k] = scan.column_squares(drawn)
-        best = scan.best(drawn)
-        largest[k] = 0.0 if best is None else best.square
+    signs = generator.random((_REPLAYS, int(unit.max()) + 1)) < 0.5
+    drawn = np.where(signs[:, own], -1.0, 1.0) * (centred.labels - centred.curve)
+    drawn -= centred.basis.mean(drawn)
+    largest, singles = scan.largest(np.ascontiguousarray((drawn * weight).T))
     scale = max(float(largest.std(ddof=1)) * np.sqrt(6) / np.pi, _SCALE)
     single = float(singles.max(axis=1).mean())
     return Noise(float(largest.mean()), single, scale, singles.mean(axis=0))

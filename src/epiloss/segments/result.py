@@ -1,4 +1,4 @@
-"""Segments as a result: what is told of each, and how they print."""
+"""Segments as a result: what is reported of each, and how they print."""
 
 from __future__ import annotations
 
@@ -30,10 +30,40 @@ _COLUMNS = (
 class Segment:
     """A group of rows whose rate differs from that of all rows with the same scores.
 
-    ``gap`` is that difference, with its interval from ``low`` to ``high``. It is adjusted for the
-    search, which prefers groups that were lucky: usually it is smaller than ``rate - expected``, the
-    difference in these rows. ``cost`` is what the segment adds to the grouping loss, and
-    ``part_of_grouping_loss`` its part of the whole, None where that is not above 0.
+    Attributes
+    ----------
+    description : str
+        The group in words.
+    conditions : tuple
+        The conditions that it is made of.
+    n, share : int, float
+        Its number of rows, and their share of all.
+    score_mean, rate, expected : float
+        Mean score, rate, and rate of all rows with the same scores.
+    gap, low, high : float
+        The difference of rates with its interval. It is adjusted for the search, which prefers groups
+        that were lucky: usually it is smaller than ``rate - expected``.
+    pvalue : float
+        Adjusted for everything that was looked at.
+    cost : float
+        What the segment adds to the grouping loss.
+    part_of_grouping_loss : float or None
+        Its part of the whole; None where that is not above 0.
+    rows : array of int
+        The numbers of its rows.
+
+    See Also
+    --------
+    Segments : all of an audit.
+
+    Examples
+    --------
+    >>> numbers = {"n": 40, "share": 0.1, "score_mean": 0.3, "rate": 0.5, "expected": 0.3, "gap": 0.15}
+    >>> one = Segment("age >= 60", (), **numbers, low=0.05, high=0.25, pvalue=0.001, cost=0.004)
+    >>> print(one)
+    age >= 60: 40 rows, rate 0.50 where equal scores have 0.30, gap +15.0 points [+5.0, +25.0]
+    >>> one.direction, one.is_adjusted, one.to_dict()["n"]
+    ('under-predicted', True, 40)
     """
 
     description: str
@@ -62,7 +92,13 @@ class Segment:
         return abs(self.gap) < abs(self.rate - self.expected) - _ROUNDING
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the rows as plain values."""
+        """Return everything but the rows as plain values.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
         plain: dict[str, Any] = for_json({name: getattr(self, name) for name in _COLUMNS})
         return plain
 
@@ -79,8 +115,30 @@ class Segment:
 class Segments(Sequence[Segment]):
     """The segments of an audit, the one that costs most first.
 
-    ``passed`` are the columns that were checked without finding a gap. ``note`` says what was not
-    possible, if anything.
+    It is a sequence of :class:`Segment`, prints as a table, and is empty where none was found.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        The segments.
+    passed : tuple of str
+        Columns in which no gap was found.
+    note : str
+        What was not possible, if anything.
+
+    See Also
+    --------
+    Audit.segments : finds them.
+    Audit.segments_by : finds them in other columns.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(3_000)
+    >>> side = np.where(sample.X[:, 0] > sample.X[:, 1], "left", "right")
+    >>> found = epiloss.audit(sample.y, sample.scores, {"side": side}).segments
+    >>> found[0].description, len(found) == len(found.table) == len(found.to_dict()["segments"])
+    ('side is left', True)
     """
 
     segments: tuple[Segment, ...]
@@ -105,11 +163,29 @@ class Segments(Sequence[Segment]):
         )
 
     def to_pandas(self) -> Any:
-        """Return the segments as a pandas data frame."""
+        """Return the segments as a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each segment.
+
+        Examples
+        --------
+        With pandas::
+
+            result.segments.to_pandas()
+        """
         return self.table.to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the rows as plain values."""
+        """Return everything but the rows as plain values.
+
+        Returns
+        -------
+        dict
+            Segments, columns that passed, and the note.
+        """
         segments = [one.to_dict() for one in self.segments]
         return {"segments": segments, "passed": list(self.passed), "note": self.note}
 

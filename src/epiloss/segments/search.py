@@ -110,6 +110,36 @@ class Scan:
             self._pairs[places] = self._cells(places)
         return self._pairs[places]
 
+    def largest(self, residuals: Floats) -> tuple[Floats, Floats]:
+        """Return the largest squares of z-scores for each of several columns of residuals (rows, k).
+
+        The first are those of the search (k,), the second those by one condition on each column
+        (k, columns).
+        """
+        singles = np.stack([self._largest(one, residuals) for one in self._singles], axis=1)
+        if len(self.columns) > _MOST_COLUMNS:  # of which each residual chooses its own
+            found = [self.best(one) for one in residuals.T]
+            return np.array([0.0 if one is None else one.square for one in found]), singles
+        squares = singles.max(axis=1)
+        for pair in combinations(range(len(self.columns)), 2):
+            squares = np.maximum(squares, self._largest(self._pair(pair), residuals))
+        return squares, singles
+
+    def _largest(self, cells: _Cells, residuals: Floats) -> Floats:
+        """Return the largest square of each column of residuals (rows, k) among some conditions."""
+        order = np.argsort(cells.codes, kind="stable")
+        ordered = cells.codes[order]
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        parts = [self.columns[j] for j in cells.columns]
+        shape = [part.n_cells for part in parts]
+        sums = np.zeros((int(np.prod(shape)), residuals.shape[1]))
+        sums[ordered[starts]] = np.add.reduceat(residuals[order], starts, axis=0)
+        sums = (parts[0].coarse @ sums.reshape(shape[0], -1)).reshape(-1, *shape[1:], residuals.shape[1])
+        if len(parts) > 1:
+            sums = np.matmul(parts[1].coarse, sums)
+        squares = sums**2 * cells.times[..., None]
+        return np.asarray(squares.reshape(-1, residuals.shape[1]).max(axis=0, initial=0.0), float)
+
     def best(self, residual: Floats) -> Found | None:
         """Return the best condition or pair of conditions."""
         singles = self.column_squares(residual)

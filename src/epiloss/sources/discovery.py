@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from epiloss.errors import DataError, printable
+from epiloss.sources.lakehouse import check_plain
 
 # how files that hold tables are called
 _TABLE = re.compile(r"\.(parquet|pq|csv|tsv|arrow|feather|ipc)(\.(gz|bz2|zst|zstd|lz4|xz))?$")
@@ -42,6 +43,7 @@ def find_files(
         raise DataError(
             printable(f"no file {', '.join(map(str, names))!r}. Check the path or the pattern.")
         )
+    check_plain(found)
     return sorted(found.items()), others
 
 

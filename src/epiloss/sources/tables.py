@@ -20,6 +20,7 @@ from epiloss.sources.base import (
     plain_schema,
 )
 from epiloss.sources.files import open_files
+from epiloss.sources.lakehouse import lone_table, open_table
 from epiloss.sources.whole_files import read_whole
 
 Reading = Callable[[list[str], int], Iterator[Any]]  # (columns, rows of a batch) -> batches
@@ -113,10 +114,10 @@ def open_source(X: Any) -> Source:
     """Return the source of files, given by name, or of a table of any of the kinds below."""
     if isinstance(X, str | os.PathLike):
         whole = read_whole(os.fspath(X))
-        return open_files(X) if whole is None else open_source(whole)
+        return _of_names([X]) if whole is None else open_source(whole)
     if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
-        return open_files(X)
-    for opened in (_spark, _dask, _arrow_dataset, _lazy_frame, _relation, _hugging_face, _arrow_stream):
+        return _of_names(X)
+    for opened in _OPENERS:
         with _in_words(f"the {type(X).__name__}"):
             source = opened(X)
         if source is not None:
@@ -125,6 +126,14 @@ def open_source(X: Any) -> Source:
         "a table must be files, a data frame, a lazy frame, a data set or a relation, got "
         f"{type(X).__name__}. For arrays use epiloss.audit."
     )
+
+
+def _of_names(names: Sequence[str | os.PathLike[str]]) -> Source:
+    folder = lone_table(names)
+    if folder is None:
+        return open_files(names)
+    with _in_words(printable(folder)):
+        return open_source(open_table(folder))
 
 
 @contextmanager
@@ -186,6 +195,22 @@ def _arrow_dataset(X: Any) -> Source | None:
         yield from X.to_batches(columns=columns, batch_size=size)
 
     return _of_object("the data set", X.schema, read)
+
+
+def _delta(X: Any) -> Source | None:
+    is_table = _is_from(X, "deltalake") and hasattr(X, "to_pyarrow_dataset")
+    return _arrow_dataset(X.to_pyarrow_dataset()) if is_table else None
+
+
+def _iceberg(X: Any) -> Source | None:
+    if not (_is_from(X, "pyiceberg") and hasattr(X, "scan") and hasattr(X, "schema")):
+        return None
+    fields = [field.remove_metadata() for field in X.schema().as_arrow()]
+
+    def read(columns: list[str], size: int) -> Iterator[Any]:
+        yield from X.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+    return _of_object("the Iceberg table", arrow().schema(fields), read)
 
 
 def _lazy_frame(X: Any) -> Source | None:
@@ -291,3 +316,16 @@ def _arrow_stream(X: Any) -> Source | None:
         yield from table.select(columns).to_batches(size)
 
     return _of_object("the table", schema, read, table.num_rows)
+
+
+_OPENERS = (
+    _spark,
+    _dask,
+    _delta,
+    _iceberg,
+    _arrow_dataset,
+    _lazy_frame,
+    _relation,
+    _hugging_face,
+    _arrow_stream,
+)

@@ -52,8 +52,8 @@ def audit_table(
 ) -> Audit:
     """Audit files or a table, whose columns are given by name; they may be larger than memory.
 
-    The data are read in passes, of which only a sample is kept: regions are learned on a part of it,
-    and all other rows are counted in them.
+    The data are read in passes, and only a sample is kept in memory. Models and regions are learned on
+    it, and all rows are evaluated.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def audit_table(
     sample_weight, clusters : str, optional
         Columns of weights, and of clusters (patients, users) whose rows depend on each other.
     row_id : str, optional
-        Column that identifies rows; by default they are told apart by score and features.
+        Column that identifies rows; by default score and features do.
     display : str or sequence of str
         Columns to show of rows in reports.
     engine : {"local", "memory", "dask", "spark", "ray"}, address, dask Client or SparkSession
@@ -93,6 +93,12 @@ def audit_table(
     See Also
     --------
     audit : the same for arrays and data frames.
+    RegionPlan : batch after batch, in regions learned once.
+    extract : writes the scores and features of a network to a file.
+    RegionPlan : batch after batch, in regions learned once.
+    extract : writes the scores and features of a network to a file.
+    RegionPlan : batch after batch, in regions learned once.
+    extract : writes the scores and features of a network to a file.
 
     Examples
     --------

@@ -89,7 +89,7 @@ def in_order(problem: BinaryProblem) -> tuple[Codes, Codes | None]:
     were dealt by them would be balanced, and learners know too much.
     """
     keys = content_keys(problem)
-    last = () if problem.weights is None else (problem.weights,)
+    last = [one for one in (problem.clusters, problem.weights) if one is not None]
     order = np.lexsort((*last, problem.labels, keys, problem.scores))
     units = None
     if problem.clusters is not None:

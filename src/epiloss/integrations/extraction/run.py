@@ -82,6 +82,15 @@ def extract(
     resume : bool
         False starts anew and overwrites.
 
+    Returns
+    -------
+    Path
+        The file.
+
+    See Also
+    --------
+    audit_table : audits the file.
+
     Examples
     --------
     It needs torch, so it is a test of its own rather than a doctest::

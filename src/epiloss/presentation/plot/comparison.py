@@ -38,8 +38,26 @@ _AGAIN = "_recalibrated"
 class ComparisonDisplay:
     """The losses of several models as bars, the model with the best score on top.
 
-    :meth:`plot` sets ``ax_``, ``figure_``, ``legend_`` and, by the column of ``comparison.table`` that
-    it shows, the artists ``bars_`` and the places of the bars ``y``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``legend_``, and ``bars_`` by the names in ``y``.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        The result that is shown.
+    y : dict of str to array
+        The places of the bars, by the column of ``comparison.table`` that they show.
+
+    See Also
+    --------
+    Comparison.plot : draws it.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
+    >>> models = {"scores": sample.scores, "truth": sample.q}
+    >>> ComparisonDisplay(epiloss.compare(sample.y, models)).comparison.baseline in models
+    True
     """
 
     comparison: Comparison
@@ -64,6 +82,28 @@ class ComparisonDisplay:
 
         ``scores`` writes the score of each model at its right, where there is room. The height of a new
         figure grows with the number of models.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        losses : sequence of str
+            The losses to draw.
+        recalibrated, scores, legend : bool
+            Whether to draw the recalibrated scores, write the scores, and draw the legend.
+        bar_kw, whisker_kw : mapping, optional
+            Keywords of the artists.
+
+        Returns
+        -------
+        ComparisonDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            ComparisonDisplay(comparison).plot(losses=["grouping_loss"])
         """
         table = self.comparison.table
         after = recalibrated and f"{losses[0]}{_AGAIN}" in table.columns

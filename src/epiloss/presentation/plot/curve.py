@@ -39,6 +39,23 @@ class CurveDisplay:
     :meth:`plot` sets ``ax_``, ``figure_``, ``line_``, ``band_``, ``diagonal_``, ``legend_`` and
     ``histogram_ax_``.
 
+    Attributes
+    ----------
+    curve : Table
+        Score, rate, and the band around it.
+    histogram : Table
+        The distribution of the scores.
+    calibration_loss : Estimate
+        The loss that the curve shows.
+    level : float
+        The level of the band.
+    task, name : str
+        What was audited, and the name of the model.
+
+    See Also
+    --------
+    GroupingDisplay : also shows the regions of each level set.
+
     Examples
     --------
     >>> import epiloss
@@ -66,7 +83,22 @@ class CurveDisplay:
     def from_audit(
         cls, result: Audit, class_name: str | None = None, *, name: str | None = None
     ) -> CurveDisplay:
-        """Fit the curve to the rows of an audit; of several classes, name the one to show."""
+        """Fit the curve to the rows of an audit; of several classes, name the one to show.
+
+        Parameters
+        ----------
+        result : Audit
+            With its rows.
+        class_name : str, optional
+            The class to show, of several.
+        name : str, optional
+            The name of the model.
+
+        Returns
+        -------
+        CurveDisplay
+            Not drawn yet.
+        """
         if result.details is None:
             raise OptionError(
                 "the calibration curve is fitted to the rows of an audit, and this one has none. "
@@ -94,7 +126,30 @@ class CurveDisplay:
         histogram: bool = True,
         legend: bool = True,
     ) -> CurveDisplay:
-        """Draw the curve, its band, the diagonal, and the scores on top."""
+        """Draw the curve, its band, the diagonal, and the scores on top.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        name : str, optional
+            The name of the model.
+        curve_kw, band_kw, histogram_kw, diagonal_kw : mapping, optional
+            Keywords of the artists.
+        histogram, legend : bool
+            Whether to draw them.
+
+        Returns
+        -------
+        CurveDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            CurveDisplay.from_audit(result).plot()
+        """
         ax = axes_for(ax, _FIGSIZE)
         self.ax_, self.figure_ = ax, ax.figure
         self.name = self.name if name is None else name

@@ -37,6 +37,21 @@ class GapsDisplay:
     over-predicted, 0 for what may be noise) have a value for each bar. :meth:`plot` sets ``ax_``,
     ``figure_``, ``bars_`` and ``whiskers_``.
 
+    Attributes
+    ----------
+    names : list of str
+        The segments, or values of a subgroup.
+    n, gap, low, high, side : array
+        As above.
+    title : str
+        What is shown.
+    level : float
+        The level of the intervals.
+
+    See Also
+    --------
+    Audit.segments, Audit.subgroup_gaps : what is shown.
+
     Examples
     --------
     >>> import epiloss
@@ -62,7 +77,20 @@ class GapsDisplay:
 
     @classmethod
     def from_audit(cls, result: Audit, *, subgroups: str | None = None) -> GapsDisplay:
-        """Show the segments of an audit or, with ``subgroups``, the values of that column."""
+        """Show the segments of an audit or, with ``subgroups``, the values of that column.
+
+        Parameters
+        ----------
+        result : Audit
+            With its rows.
+        subgroups : str, optional
+            A column of ``subgroups=``; by default the segments are shown.
+
+        Returns
+        -------
+        GapsDisplay
+            Not drawn yet.
+        """
         if subgroups is None:
             rows = [{**vars(one), "name": one.description} for one in result.segments]
             return cls._of(rows, "segments", result.confidence_level)
@@ -96,7 +124,26 @@ class GapsDisplay:
         bar_kw: Mapping[str, Any] | None = None,
         whisker_kw: Mapping[str, Any] | None = None,
     ) -> GapsDisplay:
-        """Draw a bar for each gap, the first on top; grey is what may be noise."""
+        """Draw a bar for each gap, the first on top; grey is what may be noise.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        bar_kw, whisker_kw : mapping, optional
+            Keywords of the artists.
+
+        Returns
+        -------
+        GapsDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            GapsDisplay.from_audit(result).plot()
+        """
         ax = axes_for(ax, (7.0, 1.4 + 0.55 * max(len(self.names), 1)))
         self.ax_, self.figure_ = ax, ax.figure
         place = np.arange(len(self.names))

@@ -44,11 +44,33 @@ _FIGSIZE = (5.6, 5.4)
 class GroupingDisplay:
     """A grouping diagram, in the manner of :class:`sklearn.calibration.CalibrationDisplay`.
 
-    Everything that is drawn is kept. ``x``, ``rate``, ``low``, ``high``, ``n`` and ``side`` have a value
-    for each region of ``audit.regions``: its place, its rate with the interval, its rows, and whether it
-    is under-predicted (1), over-predicted (-1) or within noise (0) by its adjusted p-value. ``reach`` is
-    where the axes end: 1, or less for rare outcomes. :meth:`plot` sets ``ax_``, ``figure_``,
-    ``curve_``, ``points_``, ``bars_``, ``diagonal_``, ``legend_`` and ``histogram_ax_``.
+    Everything that is drawn is kept.
+
+    Attributes
+    ----------
+    audit : Audit
+        The result that is shown, with the regions that are drawn.
+    name : str or None
+        The name of the model.
+    x, rate, low, high, n : array
+        Place, rate, interval and number of rows of each region of ``audit.regions``.
+    side : array of int
+        1 for under-predicted regions, -1 for over-predicted ones, 0 for what may be noise, by adjusted
+        p-values.
+    reach : float
+        Where the axes end: 1, or less for rare outcomes.
+    ax_, figure_, curve_, points_, bars_, diagonal_, legend_, histogram_ax_
+        What :meth:`plot` has drawn.
+
+    See Also
+    --------
+    Audit.plot : draws it.
+    epiloss.plot.CurveDisplay : the calibration curve without bins.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
 
     Examples
     --------
@@ -93,9 +115,20 @@ class GroupingDisplay:
     ) -> GroupingDisplay:
         """Show a result that is there already, with its own regions or others.
 
-        ``partition="halves"`` parts each level set by what cross-fitted models predict beyond the score;
-        ``"stump"``, ``"kmeans"`` or a partition object learns regions on one half of the rows and shows
-        them on the other.
+        Parameters
+        ----------
+        result : Audit
+            Of a binary or top-label task.
+        name : str, optional
+            The name of the model.
+        partition : {"halves", "stump", "kmeans"} or Partitioner, optional
+            "halves" divides each level set by what cross-fitted models predict beyond the score; others
+            learn regions on one half of the rows and show them on the other. By default the audit's own.
+
+        Returns
+        -------
+        GroupingDisplay
+            Not drawn yet.
         """
         refuse_several_classes(result, "a grouping diagram")
         return cls(result if partition is None else repartitioned(result, partition), name)
@@ -114,9 +147,30 @@ class GroupingDisplay:
     ) -> GroupingDisplay:
         """Audit labels, scores and features, and draw.
 
-        By default each level set is parted into halves by what cross-fitted models predict beyond the
-        score; with a ``partition`` its regions are drawn. ``options`` are those of
-        :func:`epiloss.audit`.
+        Parameters
+        ----------
+        y_true, y_prob, X
+            As in :func:`epiloss.audit`.
+        name : str, optional
+            The name of the model.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        partition : {"tree", "stump", "kmeans"}, Partitioner or estimator, optional
+            Draws its regions; by default each level set is divided into halves by what cross-fitted
+            models predict beyond the score.
+        **options
+            Options of :func:`epiloss.audit`.
+
+        Returns
+        -------
+        GroupingDisplay
+            Drawn.
+
+        Examples
+        --------
+        With matplotlib::
+
+            GroupingDisplay.from_predictions(y_true, y_prob, X).figure_.savefig("diagram.png")
         """
         if partition is not None:
             options["partition"] = partition
@@ -129,7 +183,32 @@ class GroupingDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
     ) -> GroupingDisplay:
-        """Let a fitted classifier predict probabilities for ``X``, audit them, and draw."""
+        """Predict probabilities with a fitted classifier, audit them, and draw.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted on other rows.
+        X, y : array-like
+            Features and classes.
+        name : str, optional
+            The name of the model; by default that of its class.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **options
+            As in :meth:`from_predictions`.
+
+        Returns
+        -------
+        GroupingDisplay
+            Drawn.
+
+        Examples
+        --------
+        With matplotlib::
+
+            GroupingDisplay.from_estimator(classifier, X_test, y_test)
+        """
         scores, classes = predicted_probabilities(estimator, X)
         options.setdefault("classes", classes)
         name = type(estimator).__name__ if name is None else name
@@ -150,13 +229,33 @@ class GroupingDisplay:
     ) -> GroupingDisplay:
         """Draw the calibration curve of the level sets, and their regions around it.
 
-        The regions of a level set stand side by side, the lowest rate first, each with the exact
-        interval of its rate. Colours tell those that are under- or over-predicted; grey are those that
-        noise explains, by p-values adjusted for the number of regions.
-        Keywords reach the artists: ``curve_kw`` the line, ``region_kw`` the points (a scatter),
-        ``bar_kw`` the intervals (lines), ``histogram_kw`` the bars of the scores on top, and
-        ``diagonal_kw`` the diagonal. Title, scores and legend are around the axes: give axes of
+        The regions of a level set are side by side, the lowest rate first, each with the exact interval
+        of its rate. Colours mark under- and over-predicted regions; grey ones may be noise, by p-values
+        adjusted for the number of regions. Title, scores and legend are around the axes: give axes of
         ``pyplot.subplots(layout="constrained")``, which has room for them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        name : str, optional
+            The name of the model.
+        curve_kw, region_kw, bar_kw, histogram_kw, diagonal_kw : mapping, optional
+            Keywords of the artists: the line, the points, the intervals, the scores on top, the
+            diagonal.
+        histogram, legend : bool
+            Whether to draw them.
+
+        Returns
+        -------
+        GroupingDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            GroupingDisplay.from_audit(result).plot(legend=False)
         """
         ax = axes_for(ax, _FIGSIZE)
         self.ax_, self.figure_ = ax, ax.figure

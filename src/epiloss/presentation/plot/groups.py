@@ -50,6 +50,17 @@ class HeterogeneityDisplay:
     groups that an audit has joined, "a + b", count as a group of their own. :meth:`plot` sets ``ax_``,
     ``figure_``, and ``bars_``, or ``image_`` with ``texts_`` and ``colorbar_``.
 
+    Attributes
+    ----------
+    table : Table
+        The differences.
+    level : float
+        The level of the intervals.
+
+    See Also
+    --------
+    epiloss.plot.GapsDisplay : gaps given the score itself rather than its level set.
+
     Examples
     --------
     >>> import epiloss
@@ -72,7 +83,18 @@ class HeterogeneityDisplay:
 
     @classmethod
     def from_audits(cls, audits: Mapping[str, Audit]) -> HeterogeneityDisplay:
-        """Compare the groups of audits that were made with ``subgroups=``."""
+        """Compare the groups of audits that were made with ``subgroups=``.
+
+        Parameters
+        ----------
+        audits : mapping of str to Audit
+            By the name of the model.
+
+        Returns
+        -------
+        HeterogeneityDisplay
+            Not drawn yet.
+        """
         if not audits:
             raise OptionError("audits must be a mapping of names to audits, got an empty one.")
         parts = {name: heterogeneity(result) for name, result in audits.items()}
@@ -88,7 +110,25 @@ class HeterogeneityDisplay:
         return list(dict.fromkeys(self.table["model"].tolist()))
 
     def groups(self, smallest: int = 0) -> list[str]:
-        """Return the groups of at least so many rows, the most positive first and joined ones last."""
+        """Return the groups of at least so many rows, the most positive first and joined ones last.
+
+        Parameters
+        ----------
+        smallest : int
+            The least number of rows.
+
+        Returns
+        -------
+        list of str
+            The names of the groups.
+
+        Examples
+        --------
+        >>> columns = {"subgroup": ["old", "new"], "n": [90, 9], "difference": [0.1, 0.2]}
+        >>> table = Table({name: np.array(column) for name, column in columns.items()})
+        >>> HeterogeneityDisplay(table, 0.95).groups(smallest=30)
+        ['old']
+        """
         names = dict.fromkeys(self.table["subgroup"][self.table["n"] >= smallest].tolist())
         mean = {
             name: float(self.table["difference"][self.table["subgroup"] == name].mean())
@@ -110,6 +150,28 @@ class HeterogeneityDisplay:
 
         In the heat map, differences whose interval holds zero are written in brackets. Groups of fewer
         than ``smallest`` rows are in the table but not in the picture: their noise would set its scale.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        bar_kw, whisker_kw, image_kw : mapping, optional
+            Keywords of the artists.
+        smallest : int
+            The least number of rows that a group is drawn with.
+        colorbar : bool
+            Whether to draw it.
+
+        Returns
+        -------
+        HeterogeneityDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            HeterogeneityDisplay.from_audits({"model": result}).plot()
         """
         names = self.groups(smallest) or self.groups()
         if len(self.models) == 1:

@@ -43,6 +43,17 @@ class LedgerDisplay:
     the order of the table ``bars_``, ``whiskers_`` (None without an interval) and ``labels_``; and
     ``enlarged_axes_``, where small parts are drawn once more.
 
+    Attributes
+    ----------
+    audit : Audit
+        The result that is shown.
+    table : Table
+        The bars.
+
+    See Also
+    --------
+    epiloss.plot.ComparisonDisplay : several models.
+
     Examples
     --------
     >>> import epiloss
@@ -88,6 +99,24 @@ class LedgerDisplay:
 
         Where calibration and grouping loss are a small part of the score, and there is room, they are
         also drawn enlarged, beside their lines.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        bar_kw, whisker_kw : mapping, optional
+            Keywords of the artists.
+
+        Returns
+        -------
+        LedgerDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            LedgerDisplay(result).plot()
         """
         versions = self._versions()
         band = _BAR + (1 + len(PARTS)) * _LINE + _BETWEEN

@@ -42,6 +42,30 @@ class SimulationDisplay:
     ``table`` has a row for each estimate ``name`` and setting ``x``: the ``mean`` over samples, ``low``
     and ``high`` around it, and the truth. :meth:`plot` sets ``ax_``, ``figure_``, ``truth_``,
     ``legend_`` and, by name, ``lines_`` and ``bands_``.
+
+    Attributes
+    ----------
+    table : Table
+        The estimates.
+    x, truth : str
+        The columns of the setting and of the truth.
+
+    See Also
+    --------
+    epiloss.simulate.Sigmoid : a problem with a known truth.
+
+    References
+    ----------
+    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
+    neural networks", ICLR 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> names = ("name", "region_ratio", "mean", "low", "high", "truth")
+    >>> table = Table(dict(zip(names, np.ones((6, 2)), strict=True)))
+    >>> SimulationDisplay(table).x
+    'region_ratio'
     """
 
     table: Table
@@ -66,7 +90,28 @@ class SimulationDisplay:
     def from_csv(
         cls, path: str | Path, *, sweep: str = "region_ratio", swap: bool = False
     ) -> SimulationDisplay:
-        """Read what ``experiments/simulation.py`` wrote; bands are one standard deviation wide."""
+        """Read what ``experiments/simulation.py`` wrote; bands are one standard deviation wide.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        sweep : str
+            Which setting changes.
+        swap : bool
+            Whether both halves of the rows change places.
+
+        Returns
+        -------
+        SimulationDisplay
+            Not drawn yet.
+
+        Examples
+        --------
+        With a file of ``experiments/simulation.py``::
+
+            SimulationDisplay.from_csv("simulation.csv").plot()
+        """
         with Path(path).open(newline="", encoding="utf-8") as stream:
             rows = [
                 row
@@ -98,7 +143,28 @@ class SimulationDisplay:
         truth_kw: Mapping[str, Any] | None = None,
         legend: bool = True,
     ) -> SimulationDisplay:
-        """Draw a line with a band for each estimate, and the truth as a dashed line."""
+        """Draw a line with a band for each estimate, and the truth as a dashed line.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        line_kw, band_kw, truth_kw : mapping, optional
+            Keywords of the artists.
+        legend : bool
+            Whether to draw it.
+
+        Returns
+        -------
+        SimulationDisplay
+            Itself, with the artists.
+
+        Examples
+        --------
+        With matplotlib::
+
+            SimulationDisplay(table).plot()
+        """
         ax = axes_for(ax, _FIGSIZE)
         self.ax_, self.figure_ = ax, ax.figure
         colours = [VERMILLION, SKY if is_dark(ax) else BLUE, GREEN, PURPLE, ORANGE]

@@ -1,0 +1,247 @@
+"""How often intervals of the familiar metrics hold the truth, and whether noise floors are right.
+
+    python experiments/metrics.py --repetitions 200 --jobs 2
+
+Every repetition draws scores, labels from a probability that is a known function of the score, and
+clusters or weights where a setting has them, and measures them. The truth is the metric of 200,000
+scores of the same distribution with exact probabilities in place of labels. The floors are held against
+the metrics of samples whose labels are drawn from the scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from scipy.special import expit, logit, ndtr
+from threadpoolctl import threadpool_limits
+
+from epiloss._saving import write_text
+from epiloss._typing import Codes, Floats
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Problem, Reading
+from epiloss.metrics.measure import measure
+from epiloss.metrics.result import Metrics
+from repetitions import as_csv, repeated
+
+SIZES = (500, 2_000, 10_000)
+N_TRUTH = 200_000
+CLUSTER, SPREAD = 5, 1.0  # rows of a cluster, and the spread of what its log-odds share
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Scores of some beta distribution, and how the probability follows from the score."""
+
+    shape: tuple[float, float]
+    curve: Callable[[Floats], Floats]
+    weighted: bool = False
+    clustered: bool = False
+
+    def scores(self, n: int, generator: np.random.Generator) -> Floats:
+        """Draw scores."""
+        return np.asarray(generator.beta(*self.shape, n), float)
+
+    def weights(self, scores: Floats, generator: np.random.Generator) -> Floats | None:
+        """Draw weights of mean 1, which do not depend on the labels."""
+        return generator.exponential(size=len(scores)) + 0.1 if self.weighted else None
+
+    def labels(
+        self, scores: Floats, probability: Floats, generator: np.random.Generator
+    ) -> tuple[Floats, Codes | None]:
+        """Draw labels, and clusters whose labels depend on each other."""
+        uniform = generator.random(len(scores))
+        if not self.clustered:
+            return (uniform < probability).astype(float), None
+        # a copula: each label keeps its probability, and rows of a cluster share a part of the noise
+        clusters = np.arange(len(scores)) // CLUSTER
+        shared = generator.standard_normal(int(clusters.max()) + 1)[clusters]
+        own = generator.standard_normal(len(scores))
+        noise = ndtr((SPREAD * shared + own) / np.sqrt(1 + SPREAD**2))
+        return (noise < probability).astype(float), clusters
+
+
+def _same(s: Floats) -> Floats:
+    return s
+
+
+def _slightly_off(s: Floats) -> Floats:
+    return np.asarray(expit(0.9 * logit(s) - 0.1), float)
+
+
+def _too_sure(s: Floats) -> Floats:
+    return np.asarray(expit(0.6 * logit(s) - 0.2), float)
+
+
+def _half_wrong(s: Floats) -> Floats:
+    return np.where(s > 0.5, s - 0.1, s)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "calibrated": Setting((2.0, 3.0), _same),
+    "slightly off": Setting((2.0, 3.0), _slightly_off),
+    "too sure": Setting((1.0, 1.5), _too_sure),
+    "wrong above 0.5": Setting((2.0, 3.0), _half_wrong),
+    "rare, too sure": Setting((1.0, 20.0), _too_sure),
+    "too sure, weights": Setting((1.0, 1.5), _too_sure, weighted=True),
+    "too sure, clusters": Setting((1.0, 1.5), _too_sure, clustered=True),
+    "calibrated, clusters": Setting((2.0, 3.0), _same, clustered=True),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One sample of a setting, with a seed of its own whatever else is run."""
+
+    setting: str
+    n: int
+    repetition: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """The metrics of one sample, and of one with labels drawn from its scores."""
+
+    task: Task
+    measured: Metrics
+    by_chance: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One metric over the repetitions; ``by_chance`` and ``floor`` are means."""
+
+    setting: str
+    n: int
+    metric: str
+    repetitions: int
+    truth: float
+    mean: float
+    covered: float
+    width: float
+    floor: float
+    by_chance: float
+
+
+def problem_of(
+    labels: Floats, scores: Floats, weights: Floats | None = None, clusters: Codes | None = None
+) -> Problem:
+    """Return checked rows of a binary task."""
+    return read_problem(labels, scores, None, Reading(), sample_weight=weights, clusters=clusters)
+
+
+@cache
+def truth_of(setting: str) -> Mapping[str, float]:
+    """Return the metrics of a large population: each score with both labels, by its probability."""
+    one = SETTINGS[setting]
+    scores = np.sort(one.scores(N_TRUTH, np.random.default_rng(0)))
+    probability = one.curve(scores)
+    labels = np.repeat([1.0, 0.0], N_TRUTH)
+    weights = np.concatenate([probability, 1 - probability])
+    found = measure(problem_of(labels, np.tile(scores, 2), weights))
+    return {name: metric.value for name, metric in found.items()}
+
+
+def run_task(task: Task) -> Found:
+    """Measure one sample."""
+    setting = SETTINGS[task.setting]
+    key = (list(SETTINGS).index(task.setting), task.n, task.repetition)
+    generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
+    scores = setting.scores(task.n, generator)
+    weights = setting.weights(scores, generator)
+    labels, clusters = setting.labels(scores, setting.curve(scores), generator)
+    null, _ = setting.labels(scores, scores, generator)
+    with threadpool_limits(1):  # one core for each job
+        measured = measure(problem_of(labels, scores, weights, clusters), seed=task.repetition)
+        chance = measure(problem_of(null, scores, weights, clusters), seed=task.repetition)
+    return Found(task, measured, {name: metric.value for name, metric in chance.items()})
+
+
+def summarise(found: Iterable[Found]) -> list[Line]:
+    """Return a line for each setting, number of rows and metric."""
+    cells: dict[tuple[str, int], list[Found]] = {}
+    for one in found:
+        cells.setdefault((one.task.setting, one.task.n), []).append(one)
+    lines = []
+    for (setting, n), runs in cells.items():
+        for name, truth in truth_of(setting).items():
+            some = [run for run in runs if name in run.measured and name in run.by_chance]
+            if some:
+                lines.append(_line(setting, n, name, truth, some))
+    return lines
+
+
+def _line(setting: str, n: int, name: str, truth: float, runs: Sequence[Found]) -> Line:
+    estimates = [run.measured[name].estimate for run in runs]
+    ends = np.array([(one.low, one.high) for one in estimates], float)  # NaN where there are none
+    floors = [run.measured[name].floor for run in runs]
+    has_floor = floors[0] is not None
+    covered = (ends[:, 0] <= truth + 1e-4) & (truth <= ends[:, 1])  # to the digits that are printed
+    return Line(
+        setting,
+        n,
+        name,
+        len(runs),
+        truth,
+        float(np.mean([one.value for one in estimates])),
+        float(covered.mean()),
+        float(np.mean(ends[:, 1] - ends[:, 0])),
+        float(np.mean([one.value for one in floors if one is not None])) if has_floor else np.nan,
+        float(np.mean([run.by_chance[name] for run in runs])) if has_floor else np.nan,
+    )
+
+
+def as_table(lines: Sequence[Line]) -> str:
+    """Return the table that is printed."""
+    width = max(len(line.setting) for line in lines)
+    wide = max(len(line.metric) for line in lines)
+    text = [
+        "covered: 95% intervals that hold the truth; floor: mean of the noise floors that were told;",
+        "by chance: mean of the metric where labels were drawn from the scores.",
+        f"{'setting':{width}} {'rows':>6} {'metric':{wide}} {'true':>8} {'mean':>8} {'covered':>7} "
+        f"{'width':>7} {'floor':>7} {'by chance':>9}",
+    ]
+    for line in lines:
+        floor = "" if line.floor != line.floor else f" {line.floor:7.4f} {line.by_chance:9.4f}"
+        text.append(
+            f"{line.setting:{width}} {line.n:>6} {line.metric:{wide}} {line.truth:8.4f} "
+            f"{line.mean:8.4f} {line.covered:7.3f} {line.width:7.4f}{floor}"
+        )
+    return "\n".join(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the repetitions, print the table and save the CSV."""
+    parser = argparse.ArgumentParser(description="Coverage of the metrics' intervals, noise floors.")
+    parser.add_argument("--repetitions", type=int, default=200)
+    parser.add_argument("--output", type=Path, default=Path("experiments/output/metrics.csv"))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
+    parser.add_argument("--quick", action="store_true", help="500 rows only")
+    options = parser.parse_args(arguments)
+    if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
+        parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    todo = [
+        Task(setting, n, repetition, options.seed)
+        for setting in SETTINGS
+        for n in (SIZES[:1] if options.quick else SIZES)
+        for repetition in range(options.repetitions)
+    ]
+    console = Console(stderr=True)
+    runs = repeated(run_task, todo, jobs=options.jobs)
+    bar = track(runs, "metrics", len(todo), console=console, disable=not console.is_terminal)
+    lines = summarise(bar)
+    write_text(options.output, as_csv(lines))
+    print(as_table(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The page of what the paper printed: its statements counted, and its comparison figures redrawn."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import published_pictures as pictures
+from epiloss._saving import write_text
+from published_statements import HOLDS, IN_PART, NOT, RULES, Statement, as_table, statements
+
+PAGE = Path("docs/studies/published.md")
+INTRODUCTION = """# What the paper printed
+
+Perez-Lebel, Le Morvan and Varoquaux, *Beyond calibration: estimating the grouping loss of modern neural
+networks* (ICLR 2023, <https://openreview.net/forum?id=6w1k-IixnL8>) measured 27 networks on four sets of
+images, and BART on Yahoo Answers. Their printed values are in
+`experiments/published/beyond_calibration.csv`. `python experiments/vision.py --published` reads them,
+needs no image, and wrote this page. These are the paper's results, not ours.
+`python experiments/vision.py --imagenet-r DIR --networks all` measures the same networks and says how
+far from print each is.
+
+CL is the calibration loss and GL a lower bound on the grouping loss; CL' and GL' are the same after
+isotonic recalibration. All are Brier scores summed over both classes. ImageNet-1K has the validation
+images, and ImageNet-C its corruptions of severity 5.
+"""
+FIGURES = (
+    (
+        "published-losses.png",
+        pictures.losses,
+        "Losses of 27 networks on four data sets, before and after recalibration",
+        "Networks by falling accuracy. Recalibration takes the calibration loss (orange) to zero and "
+        "leaves the grouping loss (blue).",
+    ),
+    (
+        "published-accuracy.png",
+        pictures.accuracies,
+        "Grouping loss against accuracy on four data sets",
+        "The bound on the grouping loss against accuracy. On ImageNet-R the more accurate networks have "
+        "more. Scales differ: on ImageNet-1K all bounds are near zero.",
+    ),
+    (
+        "published-shifts.png",
+        pictures.shifts,
+        "Grouping loss on snow against merged corruptions, and on ImageNet-R against ImageNet-1K",
+        "Left: one corruption against 19 of them mixed. Right: under shift against the images that the "
+        "networks were made for, where the loss does not show.",
+    ),
+)
+
+
+def verdicts(found: list[Statement]) -> str:
+    """Say how many statements hold.
+
+    Examples
+    --------
+    >>> verdicts([Statement("a", "b", "c", HOLDS)])
+    'Of 1 rows, the statement holds in 1, holds in part in 0, does not hold in 0'
+    """
+    counts = [f"{word} in {sum(one.verdict == word for one in found)}" for word in (HOLDS, IN_PART, NOT)]
+    return f"Of {len(found)} rows, the statement {', '.join(counts)}"
+
+
+def page(images: Path, folder: Path) -> str:
+    """Draw the figures into ``images``, and return the page, whose links start in ``folder``."""
+    found = statements()
+    parts = [INTRODUCTION, "## Its statements, counted\n", f"{as_table(found)}\n"]
+    parts += [f"{verdicts(found)}. {RULES}\n", "## Its figures, redrawn\n"]
+    for name, draw, alternative, caption in FIGURES:
+        link = Path(os.path.relpath(draw(images / name), folder)).as_posix()
+        parts += [f"![{alternative}]({link})\n", f"*{caption}*\n"]
+    return "\n".join(parts)
+
+
+def write(target: Path, images: Path) -> Path:
+    """Draw the figures, and write the page."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text(target, page(images, target.parent))
+    return target

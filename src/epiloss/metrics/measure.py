@@ -1,0 +1,356 @@
+"""All metrics of a task: which ones have a meaning, what they are called, and how intervals are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from epiloss._threads import limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.level_sets import quantile_level_sets, uniform_level_sets
+from epiloss.estimate import Estimate
+from epiloss.estimation.inference import normal_estimate
+from epiloss.estimation.options import DEFAULTS, Options
+from epiloss.input.problem import Problem
+from epiloss.input.tasks import binary_problems
+from epiloss.metrics import ranking
+from epiloss.metrics.binned import Bins, debiased_ece, ece, largest_gap
+from epiloss.metrics.ranking import ValueAndInfluence
+from epiloss.metrics.regression import (
+    calibration_intercept,
+    calibration_slope,
+    curve_errors,
+    observed_expected,
+)
+from epiloss.metrics.result import LeftOutError, Metric, Metrics, NoiseFloor
+from epiloss.metrics.rows import ScoredRows, on_scale
+from epiloss.metrics.smooth import smooth_ece
+from epiloss.scoring import Brier
+
+Found = tuple[Estimate, NoiseFloor | None]
+
+NORMAL = "normal, by influence values"
+_LOGIT = "normal on the logit scale, by influence values"
+INVERTED = "of the error without noise, by inverting a simulated test"
+_ROOT = "root of a unified interval of the squared error"
+INTERVALS = {
+    "accuracy": "Wilson",
+    "auc": "DeLong, normal on the logit scale",
+    "average_precision": _LOGIT,
+    "brier_skill_score": NORMAL,
+    "log_loss": NORMAL,
+    "ece_equal_width": INVERTED,
+    "ece_equal_mass": INVERTED,
+    "ece_debiased": _ROOT,
+    "maximum_calibration_error": INVERTED,
+    "smooth_ece": INVERTED,
+    "calibration_slope": NORMAL,
+    "calibration_intercept": NORMAL,
+    "observed_expected": "normal on the log scale, by influence values",
+    "ici": INVERTED,
+    "e50": INVERTED,
+    "e90": INVERTED,
+}
+_TITLES = {
+    "accuracy": "Accuracy",
+    "auc": "AUC",
+    "average_precision": "Average precision",
+    "brier_skill_score": "Brier skill score",
+    "log_loss": "Log-loss",
+    "ece_equal_width": "ECE, {width} bins of equal width",
+    "ece_equal_mass": "ECE, {mass} bins of equal mass",
+    "ece_debiased": "ECE, debiased, root mean square, {mass} bins of equal mass",
+    "maximum_calibration_error": "Maximum calibration error, {width} bins of equal width",
+    "smooth_ece": "Smooth ECE",
+    "calibration_slope": "Calibration slope",
+    "calibration_intercept": "Calibration intercept",
+    "observed_expected": "Observed / expected",
+    "ici": "ICI, mean distance from the calibration curve",
+    "e50": "E50, median distance from the calibration curve",
+    "e90": "E90, 90% quantile of that distance",
+}
+_OF_ONE_SCORE = (
+    "maximum_calibration_error", "smooth_ece", "calibration_slope", "calibration_intercept",
+    "observed_expected", "ici", "e50", "e90",
+)  # fmt: skip
+_SEVERAL = "it is of one probability: use task='top-label', or audit one class as a binary task"
+_STREAM = 1_000  # a key that no other stream of the seed has
+
+
+@limited_threads()
+def measure(
+    problem: Problem,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    seed: int = 0,
+    notes: tuple[str, ...] = (),
+) -> Metrics:
+    """Return all metrics that have a meaning for a task, with intervals and noise floors.
+
+    Examples
+    --------
+    >>> from epiloss.input.checks import read_problem
+    >>> from epiloss.input.problem import Reading
+    >>> from epiloss.simulate import Sigmoid
+    >>> sample = Sigmoid(perturbation="step").sample(5_000)
+    >>> metrics = measure(read_problem(sample.y, sample.scores, None, Reading()))
+    >>> print(metrics["observed_expected"])
+    Observed / expected: 0.9931 [0.9778, 1.0087]
+    """
+    of_one = problem.task in ("binary", "top-label")
+    source = (
+        _OneScore(problem, n_bins, level, seed) if of_one else _Classes(problem, n_bins, level, seed)
+    )
+    found, left_out = {}, {}
+    for name in _TITLES:
+        try:
+            estimate, floor = source.find(name)
+        except LeftOutError as reason:
+            left_out[name] = str(reason)
+            continue
+        how = "" if estimate.low is None else INTERVALS[name]
+        found[name] = Metric(name, source.title(name), estimate, how, floor)
+    return Metrics(found, source.subject, len(problem.labels), level, left_out, notes)
+
+
+def measure_audited(problem: Problem, options: Options, *, n_rows: int, drawn: bool) -> Metrics:
+    """Return the metrics of audited rows, which may be a sample of ``n_rows``.
+
+    ``drawn`` tells that one label of each row was drawn from its ratings.
+    """
+    n_bins = options.n_bins if isinstance(options.n_bins, int) else DEFAULTS["n_bins"]
+    notes = []
+    if len(problem.labels) < n_rows:
+        notes.append(f"On a sample of {len(problem.labels):,} of {n_rows:,} rows.")
+    if drawn:
+        notes.append("One label of each row was drawn from its ratings.")
+    level, seed = options.confidence_level, options.seed
+    return measure(problem, n_bins=n_bins, level=level, seed=seed, notes=tuple(notes))
+
+
+def not_measured(reason: str) -> Metrics:
+    """Return no metrics, and why there are none."""
+    return Metrics({}, left_out=dict.fromkeys(_TITLES, reason), notes=(reason,))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What the metrics of all tasks have in common."""
+
+    problem: Problem
+    n_bins: int
+    level: float
+    seed: int
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Return a random stream for each metric, so that none depends on what else is computed."""
+        key = (_STREAM, list(_TITLES).index(name))
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+    def rows_of(self, scores: Floats, labels: Floats) -> ScoredRows:
+        """Return rows with the problem's weights and clusters."""
+        return ScoredRows(scores, labels, self.problem.weights, self.problem.clusters)
+
+    @cached_property
+    def right(self) -> Floats:
+        """1 for rows whose label is that of the highest score, or the claimed one."""
+        problem = self.problem
+        if problem.task == "binary":
+            positive = problem.labels == problem.positive
+            return np.asarray((problem.scores > 0.5) == positive, float)
+        top = problem.scores.argmax(axis=1) if problem.claimed is None else problem.claimed
+        return np.asarray(problem.labels == top, float)
+
+    @cached_property
+    def any_rows(self) -> ScoredRows:
+        """Rows where only weights and clusters matter."""
+        return self.rows_of(self.right, self.right)
+
+    def find(self, name: str) -> Found:
+        """Return a metric's value with its interval, and its noise floor where it has one."""
+        raise NotImplementedError
+
+    @property
+    def subject(self) -> str:
+        """Of which probability the metrics are."""
+        raise NotImplementedError
+
+    def title(self, name: str) -> str:
+        """Return what a metric is called in print."""
+        raise NotImplementedError
+
+    def accuracy(self) -> Found:
+        return ranking.accuracy(self.any_rows, self.right, self.level), None
+
+    def estimated(self, found: ValueAndInfluence, scale: str | None = None) -> Found:
+        """Return a value with its interval, from what each row adds to its error."""
+        value, stderr = found[0], self.any_rows.stderr(found[1])
+        if scale is None:
+            return normal_estimate(value, stderr, self.level), None
+        return on_scale(value, stderr, self.level, scale), None
+
+
+@dataclass(frozen=True)
+class _OneScore(_Source):
+    """Metrics of a binary task, or of the confidence in the top label."""
+
+    @cached_property
+    def rows(self) -> ScoredRows:
+        one = binary_problems(self.problem, Brier())[0]
+        return self.rows_of(one.scores, one.labels)
+
+    @cached_property
+    def by_width(self) -> Bins:
+        return Bins.of(self.rows, uniform_level_sets(self.n_bins))
+
+    @cached_property
+    def by_mass(self) -> Bins:
+        rows = self.rows
+        return Bins.of(rows, quantile_level_sets(rows.scores, self.n_bins, rows.weights))
+
+    @cached_property
+    def curve(self) -> dict[str, tuple[Estimate, NoiseFloor]]:
+        return dict(curve_errors(self.rows, self.level, self.generator("ici")))
+
+    @property
+    def subject(self) -> str:
+        problem = self.problem
+        if problem.task == "binary":
+            return f"probability of {problem.classes[problem.positive]!s}"
+        return f"confidence in the {'top' if problem.claimed is None else 'claimed'} label"
+
+    def title(self, name: str) -> str:
+        title = _TITLES[name].format(width=self.n_bins, mass=len(self.by_mass.gap))
+        if self.problem.task == "binary":
+            return f"{title} (score above 0.5)" if name == "accuracy" else title
+        if name in ("auc", "average_precision"):
+            return f"{title}, right against wrong labels"
+        if name in ("log_loss", "brier_skill_score") and self._all_classes:
+            return f"{title}, all classes"
+        return title
+
+    @property
+    def _all_classes(self) -> bool:
+        return self.problem.task != "binary" and self.problem.claimed is None
+
+    def find(self, name: str) -> Found:
+        makers: dict[str, Callable[[], Found]] = {
+            "accuracy": self.accuracy,
+            "auc": lambda: self.estimated(ranking.auc(self.rows), "logit"),
+            "average_precision": lambda: self.estimated(ranking.average_precision(self.rows), "logit"),
+            "brier_skill_score": self._brier_skill,
+            "log_loss": self._log_loss,
+            "ece_equal_width": lambda: ece(self.by_width, self.level, self.generator(name)),
+            "ece_equal_mass": lambda: ece(self.by_mass, self.level, self.generator(name)),
+            "ece_debiased": lambda: debiased_ece(self.by_mass, self.level, self.generator(name)),
+            "maximum_calibration_error": lambda: largest_gap(
+                self.by_width, self.level, self.generator(name)
+            ),
+            "smooth_ece": lambda: smooth_ece(self.rows, self.level, self.generator(name)),
+            "calibration_slope": lambda: (calibration_slope(self.rows, self.level), None),
+            "calibration_intercept": lambda: (calibration_intercept(self.rows, self.level), None),
+            "observed_expected": lambda: (observed_expected(self.rows, self.level), None),
+        }
+        return makers[name]() if name in makers else self.curve[name]
+
+    def _brier_skill(self) -> Found:
+        if self._all_classes:
+            return self.estimated(_class_skill(self.any_rows, self.problem))
+        rows = self.rows
+        losses = (rows.scores - rows.labels) ** 2
+        return self.estimated(ranking.brier_skill(rows, losses, rows.labels[:, None]))
+
+    def _log_loss(self) -> Found:
+        if self._all_classes:
+            return self.estimated(_class_log_loss(self.any_rows, self.problem))
+        rows = self.rows
+        given = np.where(rows.labels == 1, rows.scores, 1 - rows.scores)
+        return self.estimated(ranking.mean_loss(rows, _negative_log(given)))
+
+
+@dataclass(frozen=True)
+class _Classes(_Source):
+    """Metrics of all classes: means over classes of what is defined for one."""
+
+    @property
+    def subject(self) -> str:
+        return f"probabilities of all {len(self.problem.classes)} classes"
+
+    def title(self, name: str) -> str:
+        title = _TITLES[name].format(width=self.n_bins, mass=self.n_bins)
+        if name == "accuracy":
+            return f"{title} (top label)"
+        over = "mean over classes" if name in _MEANS else "all classes"
+        return f"{title}, {over}"
+
+    def classes(self) -> Iterator[ScoredRows]:
+        """Yield the score of each class and whether it occurred."""
+        for k in range(len(self.problem.classes)):
+            scores = np.ascontiguousarray(self.problem.scores[:, k])
+            yield self.rows_of(scores, (self.problem.labels == k).astype(float))
+
+    @cached_property
+    def by_width(self) -> Bins:
+        return Bins.joined([Bins.of(rows, uniform_level_sets(self.n_bins)) for rows in self.classes()])
+
+    @cached_property
+    def by_mass(self) -> Bins:
+        return Bins.joined(
+            [
+                Bins.of(rows, quantile_level_sets(rows.scores, self.n_bins, rows.weights))
+                for rows in self.classes()
+            ]
+        )
+
+    def find(self, name: str) -> Found:
+        if name in _OF_ONE_SCORE:
+            raise LeftOutError(_SEVERAL)
+        makers: dict[str, Callable[[], Found]] = {
+            "accuracy": self.accuracy,
+            "auc": lambda: self.estimated(self._mean(ranking.auc), "logit"),
+            "average_precision": lambda: self.estimated(self._mean(ranking.average_precision), "logit"),
+            "brier_skill_score": lambda: self.estimated(_class_skill(self.any_rows, self.problem)),
+            "log_loss": lambda: self.estimated(_class_log_loss(self.any_rows, self.problem)),
+            "ece_equal_width": lambda: ece(self.by_width, self.level, self.generator(name)),
+            "ece_equal_mass": lambda: ece(self.by_mass, self.level, self.generator(name)),
+            "ece_debiased": lambda: debiased_ece(self.by_mass, self.level, self.generator(name)),
+        }
+        return makers[name]()
+
+    def _mean(self, metric: Callable[[ScoredRows], ValueAndInfluence]) -> ValueAndInfluence:
+        """Return the mean of a metric over classes, each against all others."""
+        n, total, added = len(self.problem.classes), 0.0, np.zeros(len(self.problem.labels))
+        for name, rows in zip(self.problem.classes, self.classes(), strict=True):
+            if not rows.labels.any():
+                raise LeftOutError(f"no row has the label {name!s}")
+            value, influence = metric(rows)
+            total += value / n
+            added += influence / n
+        return total, added
+
+
+_MEANS = ("auc", "average_precision", "ece_equal_width", "ece_equal_mass", "ece_debiased")
+
+
+def _class_skill(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
+    indicators = _indicators(problem.labels, len(problem.classes))
+    losses = ((problem.scores - indicators) ** 2).sum(axis=1)
+    return ranking.brier_skill(rows, losses, indicators)
+
+
+def _class_log_loss(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
+    given = np.take_along_axis(problem.scores, problem.labels[:, None], axis=1)[:, 0]
+    return ranking.mean_loss(rows, _negative_log(given))
+
+
+def _indicators(labels: Codes, n_classes: int) -> Floats:
+    return np.asarray(labels[:, None] == np.arange(n_classes), float)
+
+
+def _negative_log(probability: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.asarray(-np.log(probability), float)

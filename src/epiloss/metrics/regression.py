@@ -1,0 +1,204 @@
+"""Calibration as clinical statistics tells it: slope, intercept, observed/expected, ICI, E50 and E90."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.special import expit, logit
+
+from epiloss._typing import Codes, Floats
+from epiloss.estimate import Estimate
+from epiloss.estimation.inference import normal_estimate
+from epiloss.metrics.noise import DRAWS, floor_of, inverted_interval
+from epiloss.metrics.result import LeftOutError, NoiseFloor
+from epiloss.metrics.rows import ScoredRows, on_scale
+
+_CLIP = 1e-7  # from which on scores have log-odds
+_MOST_STEPS, _SMALL = 50, 1e-12  # of Newton's method, and its last step
+_KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
+_POINTS = 200  # of equal mass, at which draws of the curve are compared
+_SEPARATED = "scores separate the outcomes, so that the logistic regression has no solution"
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """A logistic regression by maximum likelihood, and what each row adds to its coefficients."""
+
+    coefficients: Floats
+    design: Floats
+    influence: Floats  # (n, p)
+
+    @classmethod
+    def of(
+        cls, rows: ScoredRows, design: Floats, start: Floats, offset: Floats | float = 0.0
+    ) -> LogisticFit:
+        """Fit by Newton's method; influence values make the standard errors robust."""
+        coefficients, share = start, rows.share
+        for _ in range(_MOST_STEPS):
+            fitted = expit(design @ coefficients + offset)
+            scores = share * (rows.labels - fitted)
+            curvature = (design * (share * fitted * (1 - fitted))[:, None]).T @ design
+            step = _solved(curvature, design.T @ scores)
+            coefficients = coefficients + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))
+            if np.abs(step).max() < _SMALL * max(1.0, float(np.abs(coefficients).max())):
+                return cls(coefficients, design, scores[:, None] * _solved(curvature, design.T).T)
+        raise LeftOutError(_SEPARATED)
+
+    def covariance(self, clusters: Codes | None) -> Floats:
+        """Return the covariance of the coefficients; rows of one cluster may depend on each other."""
+        parts = self.influence
+        if clusters is not None:
+            parts = np.column_stack([np.bincount(clusters, column) for column in parts.T])
+        return np.asarray(parts.T @ parts, float)
+
+
+def _solved(curvature: Floats, right: Floats) -> Floats:
+    try:
+        return np.asarray(np.linalg.solve(curvature, right), float)
+    except np.linalg.LinAlgError:
+        raise LeftOutError(_SEPARATED) from None
+
+
+def _log_odds(rows: ScoredRows) -> Floats:
+    odds: Floats = logit(np.clip(rows.scores, _CLIP, 1 - _CLIP))
+    if odds.min() == odds.max():
+        raise LeftOutError("all scores are the same")
+    return odds
+
+
+def calibration_slope(rows: ScoredRows, level: float) -> Estimate:
+    """Return ``b`` of the logistic regression ``logit P(y = 1) = a + b logit(s)``.
+
+    Examples
+    --------
+    >>> s = np.repeat([0.2, 0.8], 10)
+    >>> y = np.array([1.0] * 4 + [0.0] * 6 + [1.0] * 6 + [0.0] * 4)
+    >>> round(calibration_slope(ScoredRows(s, y), 0.95).value, 4)
+    0.2925
+    """
+    odds = _log_odds(rows)
+    fit = LogisticFit.of(rows, np.column_stack([np.ones(len(odds)), odds]), np.array([0.0, 1.0]))
+    return normal_estimate(float(fit.coefficients[1]), rows.stderr(fit.influence[:, 1]), level)
+
+
+def calibration_intercept(rows: ScoredRows, level: float) -> Estimate:
+    """Return ``a`` of the logistic regression ``logit P(y = 1) = a + logit(s)``, of slope 1.
+
+    Examples
+    --------
+    >>> rows = ScoredRows(np.full(10, 0.5), np.array([1.0] * 8 + [0.0] * 2))
+    >>> round(calibration_intercept(rows, 0.95).value, 4)  # log(0.8 / 0.2)
+    1.3863
+    """
+    odds = logit(np.clip(rows.scores, _CLIP, 1 - _CLIP))
+    fit = LogisticFit.of(rows, np.ones((len(odds), 1)), np.zeros(1), odds)
+    return normal_estimate(float(fit.coefficients[0]), rows.stderr(fit.influence[:, 0]), level)
+
+
+def observed_expected(rows: ScoredRows, level: float) -> Estimate:
+    """Return the rate over the mean score.
+
+    Examples
+    --------
+    >>> rows = ScoredRows(np.array([0.2, 0.3, 0.5, 0.6]), np.array([0.0, 0.0, 1.0, 1.0]))
+    >>> round(observed_expected(rows, 0.95).value, 4)
+    1.25
+    """
+    expected = rows.mean(rows.scores)
+    if expected == 0:
+        raise LeftOutError("all scores are 0")
+    value = rows.rate / expected
+    stderr = rows.stderr(rows.mean_influence(rows.labels - value * rows.scores)) / expected
+    return on_scale(value, stderr, level, "log")
+
+
+def spline_terms(odds: Floats, knots: Floats) -> Floats:
+    """Return 1, the log-odds, and the terms of a cubic spline that is linear beyond its last knots."""
+    unit = (knots[-1] - knots[0]) ** 2
+    columns = [np.ones(len(odds)), odds]
+
+    def cube(knot: float) -> Floats:
+        return np.maximum(odds - knot, 0.0) ** 3
+
+    last, before = float(knots[-1]), float(knots[-2])
+    for knot in knots[:-2]:
+        left, right = (last - knot) / (last - before), (before - knot) / (last - before)
+        columns.append((cube(float(knot)) - left * cube(before) + right * cube(last)) / unit)
+    return np.column_stack(columns)
+
+
+def curve_errors(
+    rows: ScoredRows, level: float, generator: np.random.Generator
+) -> Mapping[str, tuple[Estimate, NoiseFloor]]:
+    """Return mean, median and 90% quantile of the distance of scores from the calibration curve.
+
+    These are ICI, E50 and E90 of Austin and Steyerberg (2019). The curve is a logistic regression on
+    a restricted cubic spline of the log-odds with five knots.
+    """
+    odds = _log_odds(rows)
+    knots = np.unique(np.quantile(odds, _KNOTS))
+    terms = spline_terms(odds, knots if len(knots) > 2 else np.array([0.0, 1.0]))
+    # orthogonal terms, because the spline's own are nearly dependent; the second one is the log-odds
+    design, mixed = np.linalg.qr(terms)
+    design, identity = np.sqrt(len(odds)) * design, mixed[:, 1] / np.sqrt(len(odds))
+    fit = LogisticFit.of(rows, design, identity)
+    distance = np.abs(expit(design @ fit.coefficients) - rows.scores)
+    points = _points(rows)
+    at = design[points]
+    curve, calibrated = expit(at @ fit.coefficients), expit(at @ identity)
+    noise = _draws(at, fit.coefficients, fit.covariance(rows.clusters), generator) - curve
+    chance = _draws(at, identity, _calibrated_covariance(rows, fit), generator) - calibrated
+    found = {}
+    for name, share in (("ici", None), ("e50", 0.5), ("e90", 0.9)):
+        norm = _mean_size if share is None else partial(_quantile_size, share=share)
+        value = rows.mean(distance) if share is None else _quantile(distance, rows.share, share)
+        ends = inverted_interval(norm, curve - calibrated, noise, level)
+        estimate = Estimate(value) if ends is None else Estimate(value, None, *ends)
+        found[name] = (estimate, floor_of(norm(chance)))
+    return found
+
+
+def _draws(design: Floats, centre: Floats, covariance: Floats, generator: np.random.Generator) -> Floats:
+    """Return curves (draws, points) of coefficients that are normal around some."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    coefficients = centre + generator.standard_normal((DRAWS, len(centre))) @ root.T
+    return np.asarray(expit(coefficients @ design.T), float)
+
+
+def _calibrated_covariance(rows: ScoredRows, fit: LogisticFit) -> Floats:
+    """Return the covariance that the coefficients would have if the model were calibrated.
+
+    What clusters add to it is what they add to that of the fit.
+    """
+    design, variance = fit.design, rows.scores * (1 - rows.scores)
+    curvature = (design * (rows.share * variance)[:, None]).T @ design
+    spread = (design * (rows.share**2 * variance)[:, None]).T @ design
+    alone = _solved(curvature, _solved(curvature, spread).T)
+    return alone + fit.covariance(rows.clusters) - fit.covariance(None)
+
+
+def _points(rows: ScoredRows) -> Codes:
+    """Return rows that stand for parts of equal mass, in the order of their scores."""
+    order = np.argsort(rows.scores, kind="stable")
+    mass = np.cumsum(rows.share[order])
+    wanted = (np.arange(_POINTS) + 0.5) / _POINTS
+    return np.asarray(order[np.minimum(np.searchsorted(mass, wanted), len(order) - 1)], np.int64)
+
+
+def _mean_size(gaps: Floats) -> Floats:
+    return np.asarray(np.abs(gaps).mean(axis=1), float)
+
+
+def _quantile_size(gaps: Floats, share: float) -> Floats:
+    return np.asarray(np.quantile(np.abs(gaps), share, axis=1, method="inverted_cdf"), float)
+
+
+def _quantile(values: Floats, share: Floats, wanted: float) -> float:
+    """Return the least value that at least the wanted share of rows do not exceed."""
+    order = np.argsort(values, kind="stable")
+    mass = np.cumsum(share[order])
+    return float(values[order[min(int(np.searchsorted(mass, wanted * (1 - 1e-12))), len(order) - 1)]])

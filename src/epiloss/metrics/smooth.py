@@ -1,0 +1,146 @@
+"""Smooth ECE: residuals smoothed by a reflected Gaussian, as wide as the error itself.
+
+Błasiok and Nakkiran, "Smooth ECE: principled reliability diagrams via kernel smoothing", ICLR 2024. The
+grids are those of their package relplot, so that the number is the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.fft import dct
+from scipy.signal import fftconvolve
+
+from epiloss._typing import Floats
+from epiloss.estimate import Estimate
+from epiloss.metrics.noise import DRAWS, chance_gaps, floor_of, inverted_interval
+from epiloss.metrics.result import NoiseFloor
+from epiloss.metrics.rows import ScoredRows
+
+_LEAST_WIDTH, _HALVINGS = 0.001, 10
+_LEAST_GRID, _LEAST_MESH = 2000, 200
+_EMPTY = 1e-4  # of a row, that is added to the density
+_COARSE = 501  # points of the grid on which noise is drawn
+
+
+def smooth_ece(
+    rows: ScoredRows, level: float, generator: np.random.Generator
+) -> tuple[Estimate, NoiseFloor]:
+    """Return the smooth ECE with its interval, at the width that was found, and its noise floor."""
+    value, width = smooth_ece_and_width(rows)
+    grid = _Grid(rows)
+    gaps = chance_gaps(grid.score, grid.size, grid.by_chance, generator)
+    floor = floor_of(grid.errors(grid.share * gaps))
+    noise = np.sqrt(grid.squares) * generator.standard_normal((DRAWS, _COARSE))
+    ends = grid.interval(noise, width, value, level)
+    return (Estimate(value) if ends is None else Estimate(value, None, *ends)), floor
+
+
+def smooth_ece_and_width(rows: ScoredRows) -> tuple[float, float]:
+    """Return the smooth ECE, and the width at which it is about as large as that width.
+
+    Examples
+    --------
+    >>> s = np.linspace(0, 1, 1001)
+    >>> rows = ScoredRows(s, (np.arange(1001) * 0.618 % 1 < s / 2).astype(float))
+    >>> error, width = smooth_ece_and_width(rows)
+    >>> round(error, 2), round(width, 2)
+    (0.25, 0.25)
+    """
+    weight = rows.share * len(rows.share)
+    residual = weight * (rows.scores - rows.labels)
+
+    def error(width: float) -> float:
+        mesh = np.linspace(0, 1, max(round(10 / width), _LEAST_MESH))
+        smoothed = _smoothed(rows.scores, residual, mesh, width)
+        density = _smoothed(rows.scores, weight, mesh, width) + _EMPTY
+        return float(np.abs(smoothed).sum() / density.sum())
+
+    wide, narrow = 1.0, 0.0
+    if error(wide) > wide:
+        return error(wide), wide
+    for _ in range(_HALVINGS):
+        middle = (wide + narrow) / 2
+        if middle < _LEAST_WIDTH or middle < error(middle):
+            narrow = middle
+        else:
+            wide = middle
+    return error(wide), wide
+
+
+def _smoothed(scores: Floats, values: Floats, mesh: Floats, width: float) -> Floats:
+    """Return sums of values by a Gaussian that is reflected at 0 and 1, at the points of a mesh."""
+    n = max(_LEAST_GRID, round(20 / width)) // 2 + 1
+    grid = np.linspace(0, 1, n)
+    kernel = np.exp(-((grid - 0.5) ** 2) / (2 * width**2)) / (np.sqrt(2 * np.pi) * width)
+    cells = _on_grid(scores, values, n)
+    reflected = np.concatenate([cells[::-1][:-1], cells, cells[::-1][1:]])
+    start = n // 2
+    return np.interp(mesh, grid, fftconvolve(reflected, kernel, "valid")[start : start + n])
+
+
+def _on_grid(scores: Floats, values: Floats, n: int) -> Floats:
+    """Return sums of values at points of [0, 1], each shared by the two points around its score."""
+    place = scores * (n - 1)
+    left = np.minimum(place.astype(np.int64), n - 2)
+    right = place - left
+    below, above = np.bincount(left, (1 - right) * values, n), np.bincount(left + 1, right * values, n)
+    return np.asarray(below + above, float)
+
+
+class _Grid:
+    """Rows on a coarse grid, on which smoothing is a product of cosine coefficients."""
+
+    def __init__(self, rows: ScoredRows) -> None:
+        cell = np.rint(rows.scores * (_COARSE - 1)).astype(np.int64)
+
+        def summed(values: Floats) -> Floats:
+            return np.bincount(cell, values, _COARSE).astype(float)
+
+        share, residual = rows.share, rows.labels - rows.scores
+        self.share = summed(share)
+        inside = np.where(self.share > 0, self.share, 1.0)
+        self.score = summed(share * rows.scores) / inside
+        self.by_chance = summed(share**2 * rows.scores * (1 - rows.scores)) / inside**2
+        self.by_chance *= rows.design_effect
+        squares = summed(share**2)
+        self.size = self.share**2 / np.where(squares > 0, squares, 1.0) / rows.design_effect
+        self.residual = summed(share * residual)
+        self.squares = summed((share * residual) ** 2) * rows.design_effect
+        self.frequency = np.arange(_COARSE) * np.pi
+        self.ends = np.ones(_COARSE)
+        self.ends[[0, -1]] = 0.5
+        self.mass = float(self.share @ self.ends)
+
+    def smooth(self, values: Floats, width: Floats) -> Floats:
+        """Return values (draws, points) smoothed, each draw by its own width (draws, 1)."""
+        damping = np.exp(-((width * self.frequency) ** 2) / 2)
+        smoothed: Floats = dct(dct(values, 1) * damping, 1) / (2 * (_COARSE - 1))
+        return smoothed
+
+    def norm(self, smoothed: Floats) -> Floats:
+        """Return the mean size of smoothed residuals (draws, points)."""
+        return np.asarray(np.abs(smoothed) @ self.ends / self.mass, float)
+
+    def errors(self, residual: Floats) -> Floats:
+        """Return the smooth ECE of each draw of residuals (draws, points), at its own width."""
+        coefficients = dct(residual, 1)
+        wide, narrow = np.ones((len(residual), 1)), np.zeros((len(residual), 1))
+        for _ in range(_HALVINGS):
+            middle = (wide + narrow) / 2
+            damping = np.exp(-((middle * self.frequency) ** 2) / 2)
+            error = self.norm(dct(coefficients * damping, 1) / (2 * (_COARSE - 1)))[:, None]
+            is_narrow = (middle < _LEAST_WIDTH) | (middle < error)
+            narrow, wide = np.where(is_narrow, middle, narrow), np.where(is_narrow, wide, middle)
+        return self.norm(self.smooth(residual, wide))
+
+    def interval(
+        self, noise: Floats, width: float, value: float, level: float
+    ) -> tuple[float, float] | None:
+        """Return the interval of the error at a width, in units of the value on finer grids."""
+        at = np.array([[width]])
+        gaps, noise = self.smooth(self.residual[None], at)[0], self.smooth(noise, at)
+        ends = inverted_interval(self.norm, gaps, noise, level)
+        if ends is None:
+            return None
+        scale = value / float(self.norm(gaps[None])[0])
+        return scale * ends[0], scale * ends[1]
