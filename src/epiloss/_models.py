@@ -52,7 +52,7 @@ def predicted_probabilities(estimator: Any, X: Any) -> tuple[Any, list[Any]]:
     """Return a fitted classifier's probabilities of its classes, and these classes."""
     if not hasattr(estimator, "predict_proba"):
         raise OptionError(
-            f"the estimator must have predict_proba, got {type(estimator).__name__}. "
-            "Wrap it in sklearn.calibration.CalibratedClassifierCV, or audit scores of its own."
+            f"the estimator must have predict_proba, got {type(estimator).__name__}. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV, or audit its own scores."
         )
     return estimator.predict_proba(X), list(estimator.classes_)

@@ -430,7 +430,7 @@ def _check_concave(rule: ScoringRule, name: str) -> None:
     bend = values[:-2] + values[2:] - 2 * values[1:-1]
     if bend.max() > 1e-9:
         raise OptionError(
-            f"the entropy of rule {name!r} must be concave on [0, 1], it bends upwards at "
+            f"the entropy of rule {name!r} must be concave on [0, 1], got one that bends upwards at "
             f"{grid[1 + int(bend.argmax())]:.2f}. A convex function is the negative of an entropy."
         )
 

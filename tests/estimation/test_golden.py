@@ -74,7 +74,9 @@ def losses(name: str, rule: str) -> LevelSetLosses:
 @cache
 def audited(name: str, rule: str) -> epiloss.Audit:
     y, scores, region, bins = design(name)
-    return epiloss.audit(y, scores, subgroups=region, n_bins=bins, rule=rule, curve=lambda s: s)
+    return epiloss.audit(
+        y, scores, subgroups=region, n_bins=bins, rule=rule, curve=lambda s: s, method="partition"
+    )
 
 
 def exact_explained(stats: RegionStats) -> Fraction:

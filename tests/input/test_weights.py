@@ -89,7 +89,7 @@ def test_whole_weights_have_the_stderr_of_repeated_rows_told_to_be_copies(partit
 
 
 def test_whole_weights_are_repeated_rows_told_to_be_copies_with_subgroups() -> None:
-    options: dict[str, Any] = {"n_bins": 4, "curve": "isotonic"}
+    options: dict[str, Any] = {"n_bins": 4, "curve": "isotonic", "method": "partition"}
     weighted = audit(Y, S, subgroups=SIDE, sample_weight=TIMES, clusters=np.arange(N), **options)
     repeated = audit(Y[AGAIN], S[AGAIN], subgroups=SIDE[AGAIN], clusters=AGAIN, **options)
     for name in TERMS:

@@ -201,7 +201,7 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     chosen = read_options(options, "drift")
     if chosen.reading.task not in (None, *_TASKS):
         raise OptionError(
-            f"drift takes the tasks 'binary' and 'top-label', got {chosen.reading.task!r}. For one "
+            f"task must be 'binary' or 'top-label' for drift, got {chosen.reading.task!r}. For one "
             "class of several pass y_true == k and y_prob[:, k]."
         )
     splits, trees, *curves = streams(chosen.seed, 4)

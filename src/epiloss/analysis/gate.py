@@ -61,7 +61,7 @@ def checks(result: Audit, limits: Mapping[str, float]) -> list[Check]:
     )
     unknown = [loss for loss in limits if loss not in estimates]
     if unknown:
-        raise OptionError(f"a limit must be of one of {', '.join(LOSSES)}, got {unknown[0]!r}.")
+        raise OptionError(f"a limit must be for one of {', '.join(LOSSES)}, got {unknown[0]!r}.")
     return [Check(loss, float(limit), estimates[loss]) for loss, limit in limits.items()]
 
 
@@ -83,10 +83,10 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
             number = float("nan")
         if loss not in LOSSES or not number >= 0 or number == float("inf"):
             raise OptionError(
-                f"a limit must be a number of at least 0, alone or of one of {', '.join(LOSSES)}, as in "
-                f"grouping=0.005; got {text!r}."
+                f"a limit must be a number of at least 0, alone or for one of {', '.join(LOSSES)}, as "
+                f"in grouping=0.005; got {text!r}."
             )
         if loss in limits:
-            raise OptionError(f"a loss must have one limit, got two of {loss!r}.")
+            raise OptionError(f"each loss may have one limit, got two for {loss!r}.")
         limits[loss] = number
     return limits

@@ -91,11 +91,13 @@ class RegionPlan:
         problem = read_problem(y_true, y_prob, X, chosen.reading, **rows)
         if problem.task not in ("binary", "top-label"):
             raise OptionError(
-                f"a plan is for the tasks 'binary' and 'top-label', got {problem.task!r}. For one class "
+                f"task must be 'binary' or 'top-label' for a plan, got {problem.task!r}. For one class "
                 "of several pass y_true == k and y_prob[:, k]."
             )
         if problem.features is None:
-            raise DataError("a plan needs X, in which regions are sought. Pass features or embeddings.")
+            raise DataError(
+                "a plan needs X, from which regions are learned. Pass features or embeddings."
+            )
         binary = binary_problems(problem, chosen.rule)[0]
         level_sets = level_sets_of(binary, chosen)
         level_set = level_sets.assign(binary.scores)

@@ -17,25 +17,25 @@ def check_for_ratings(options: Options) -> None:
     """Refuse options that repeated labels cannot follow."""
     if options.reading.drop_missing:
         raise OptionError(
-            "with repeated labels single ones may be missing as it is, so drop_missing has no part. "
-            "Leave it out, and drop rows without a score first."
+            "drop_missing is not available for repeated labels, of which some may be missing. Leave "
+            "it out, and drop rows without a score first."
         )
     if not isinstance(options.rule, Brier):
         raise OptionError(
-            "repeated labels measure the grouping loss of the Brier score, got rule "
-            f"{options.rule.name!r}. Use rule='brier', or one label a row."
+            f"repeated labels need rule='brier', got {options.rule.name!r}. Use it, or pass one label "
+            "per row."
         )
     if options.recalibrate is not None:
         raise OptionError(
-            "repeated labels measure the scores as given, got recalibrate. Recalibrate on other rows, "
-            "and audit the new scores."
+            "recalibrate is not available for repeated labels. Recalibrate on other rows, and audit "
+            "the new scores."
         )
 
 
 def with_ratings(result: Audit, ratings: Ratings, problem: Problem, options: Options) -> Audit:
     """Return the audit of one drawn label a row with its ledger measured from all labels."""
     if len(ratings.count) != len(problem.scores):
-        raise OptionError("repeated labels take no rows of weight 0. Leave these rows out.")
+        raise OptionError("weights must be above 0 for repeated labels, got 0. Leave such rows out.")
     generator = stream(options.seed, "ratings")
     found = measured_losses(ratings, problem, options.confidence_level, generator)
     return replace(

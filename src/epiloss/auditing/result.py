@@ -458,6 +458,8 @@ class Audit(SavedAsJson):
         plain["region_source"] = self.region_source.value
         plain["remarks"] = [remark.to_dict() for remark in self.remarks]
         plain["subgroups"] = {name: one.to_dict() for name, one in self.subgroups.items()}
+        plain["subgroup_gaps"] = {name: one.to_dict() for name, one in self.subgroup_gaps.items()}
+        plain["segments"] = self.segments.to_dict()
         plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
         finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
         return finite

@@ -110,7 +110,7 @@ class RowDetails:
                 if region < fold.n:
                     return place, fold, region
                 region -= fold.n
-        raise OptionError("there is no such region: see the rows of the region table.")
+        raise OptionError("there is no such region. See result.regions for those that there are.")
 
     def _rows(self, region: int) -> Codes:
         _, fold, cell = self._place(region)

@@ -211,7 +211,7 @@ def audit_rows(
     """Audit rows in memory with options that are resolved; ``data`` are as in ``read_problem``."""
     if isinstance(y_true, str) or isinstance(X, str | os.PathLike):
         raise OptionError(
-            "audit takes arrays and data frames, got a name. For files, and for columns by name, use "
+            "audit needs arrays or data frames, got a name. For files, and for columns by name, use "
             "audit_table('file.parquet', label='label', score='score')."
         )
     reading = options.reading

@@ -227,24 +227,27 @@ def _nothing_to_split(problem: Problem, evaluations: Sequence[Evaluation]) -> Re
     if problem.features is None and problem.groups is None:
         return Remark(
             "no-features",
-            "without X or subgroups the grouping loss cannot be seen: its lower bound is 0. "
-            "Pass features, embeddings or subgroups.",
+            "without X or subgroups the grouping loss cannot be estimated: its lower bound is 0. Pass "
+            "features, embeddings or subgroups.",
         )
     if any((one.levels.n_regions > len(one.regions)).any() for one in evaluations):
         return None
     remedy = (
         "use fewer bins or a tree of smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
         if problem.groups is None
-        else "use fewer bins or larger subgroups; one of a single row in a level set joins another."
+        else (
+            "use fewer bins or larger subgroups; a subgroup with a single row in a level set is "
+            "joined to another one."
+        )
     )
-    return Remark("no-split", f"no level set was split, so the lower bound says nothing: {remedy}")
+    return Remark("no-split", f"no level set was split, so the lower bound is uninformative: {remedy}")
 
 
 def _one_level_set(problem: Problem, evaluation: Evaluation) -> Remark | None:
     scores = evaluation.problem.scores
     if len(evaluation.levels.level_set) > 1 or problem.task == "joint" or scores.min() == scores.max():
         return None
-    text = "all scores fall into one level set: strategy='quantile' parts them by their order."
+    text = "all scores fall into one level set: strategy='quantile' divides them by rank."
     return Remark("one-level-set", text)
 
 
@@ -259,8 +262,9 @@ def _rare_outcome(problem: Problem, evaluation: Evaluation) -> Remark | None:
     which = "positive" if evaluation.base_rate < 0.5 else "negative"
     return Remark(
         "rare-outcome",
-        f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly sees errors "
-        "of so small probabilities: rule='log' weighs them by their ratio.",
+        f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly changes with "
+        "errors of such small probabilities. Use rule='log', which compares probabilities by their "
+        "ratio.",
     )
 
 
@@ -276,8 +280,8 @@ def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
         instead = "join subgroups, use fewer bins, or rule='brier'."
     return Remark(
         "few-labels",
-        f"regions hold fewer than {LABELS_PER_REGION} of the rarer labels on average, and by the "
-        f"log-loss what they explain is then biased upwards: {instead}",
+        f"regions have fewer than {LABELS_PER_REGION} of the rarer labels on average, so what they "
+        f"explain of the log-loss is biased upwards: {instead}",
     )
 
 

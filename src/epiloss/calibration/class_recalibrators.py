@@ -75,7 +75,7 @@ class VectorScaling:
     shifts: Floats = field(default_factory=lambda: np.zeros(1), repr=False)
 
     def fit(self, scores: Floats, labels: Codes, sample_weight: Floats | None = None) -> VectorScaling:
-        """Learn slopes and shifts with the least log-loss, hardly shrunk towards leaving scores alone."""
+        """Learn slopes and shifts by the log-loss, hardly shrunk towards leaving scores alone."""
         logs, n_classes = clipped_logs(scores), scores.shape[1]
         share = np.ones(len(labels)) if sample_weight is None else sample_weight
         share = share / share.sum()

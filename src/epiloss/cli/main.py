@@ -47,19 +47,28 @@ def cli() -> None:
 @click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder to resume from if killed.")
 @audit_options
 def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
-    """Audit the scores in FILES (Parquet, CSV, Arrow; folders and patterns of them; NPZ; - for stdin).
+    """Audit the scores in FILES: Parquet, CSV, JSON lines, Arrow, NPZ; - for the standard input.
 
+    Folders, also of Delta and Iceberg tables, and patterns are read too.
     Tables are read in passes, so they may be larger than memory.
     """
-    from epiloss.sources.whole_files import read_whole
     from epiloss.streaming.run import audit_table
 
     check_output(options, named_files(files))
-    alone = read_whole(files[0]) if len(files) == 1 else None
-    source = list(files) if alone is None else alone
+    source, names = _opened(files, scores)
     for name in ("features", "classes"):
         options[name] = list(options[name]) or None
-    _run(options, lambda chosen: audit_table(source, score=list(scores), **chosen), names=scores)
+    _run(options, lambda chosen: audit_table(source, score=names, **chosen), names=tuple(names))
+
+
+def _opened(files: tuple[str, ...], scores: tuple[str, ...]) -> tuple[Any, list[str]]:
+    """Return the files, or the table of what can be read only once, and its columns of scores."""
+    from epiloss.sources.tables import named_columns
+    from epiloss.sources.whole_files import read_whole
+
+    alone = read_whole(files[0]) if len(files) == 1 else None
+    source = list(files) if alone is None else alone
+    return source, named_columns(source, scores, "score")
 
 
 @cli.command(cls=OnceCommand)
@@ -78,14 +87,12 @@ def apply(
     """
     from epiloss.repair import load_repair
     from epiloss.repair.apply_table import repair_table
-    from epiloss.sources.whole_files import read_whole
 
     check_output({"output": output, "force": force}, [repair, *named_files(files)])
     loaded = load_repair(repair)
-    alone = read_whole(files[0]) if len(files) == 1 else None
-    tables = list(files) if alone is None else alone
+    tables, names = _opened(files, scores)
     written: list[int] = []
-    write(output, lambda path: written.append(repair_table(loaded, tables, scores, path, logits=logits)))
+    write(output, lambda path: written.append(repair_table(loaded, tables, names, path, logits=logits)))
     click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
 
 

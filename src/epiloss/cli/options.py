@@ -107,7 +107,11 @@ def column_options(command: Any) -> Any:
 def score_option() -> Callable[[Any], Any]:
     """Return the option for columns of scores."""
     return click.option(
-        "--score", "scores", required=True, multiple=True, help="Column of scores; repeat per class."
+        "--score",
+        "scores",
+        required=True,
+        multiple=True,
+        help="Column of scores; of several classes: repeat it, p0,p1 or 'p*'.",
     )
 
 

@@ -107,12 +107,12 @@ class Options:
             raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
         if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
             raise OptionError(
-                f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. "
-                "-1 takes all cores."
+                f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. -1 uses all "
+                "cores."
             )
         if learner is not None and method not in _LEARNING:
             raise OptionError(
-                f"learner is for method='twin' and method='crossfit', got method={method!r}."
+                f"learner needs method='twin' or method='crossfit', got method={method!r}."
             )
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
@@ -157,8 +157,8 @@ class Options:
             return
         if self.recalibrate is not None or np.ndim(self.n_bins) > 0:
             raise OptionError(
-                "task 'joint' conditions on the whole score vector, so it takes a number of bins and "
-                "no recalibrate. Use task='classwise' for these."
+                "task 'joint' conditions on the whole score vector: n_bins must be a number, and "
+                "recalibrate is not available. Use task='classwise' for these."
             )
         checked_count(self.n_bins)
 

@@ -302,8 +302,8 @@ class RegionStats:
         """
         if self.plan != other.plan:
             raise OptionError(
-                "only statistics of the same partition, level sets and rule merge, got plans "
-                f"{self.plan!r} and {other.plan!r}. Assign both parts with one plan."
+                "statistics must have the same partition, level sets and rule to be merged, got plans "
+                f"{self.plan!r} and {other.plan!r}. Count both parts with one plan."
             )
         return RegionStats(
             np.concatenate([self.level_set, other.level_set]),
@@ -516,8 +516,8 @@ def _add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
     """Add the values of rows, rounded to 2**-40, to the sums of their cells, in two limbs."""
     if not kernel().add_fixed_point(code, values, *sums):
         raise DataError(
-            f"what is added up must be finite, got {values[~np.isfinite(values)][0]}. "
-            "Check that the rule's entropy is finite on [0, 1] and that curves stay in it."
+            f"values to sum must be finite, got {values[~np.isfinite(values)][0]}. Check that the "
+            "rule's entropy is finite on [0, 1] and that curves stay in it."
         )
 
 

@@ -78,8 +78,8 @@ def split_folds(
         )
         if not len(fold.learn) or not len(fold.evaluate):
             raise DataError(
-                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on "
-                "the others. Bring more rows, or give subgroups=."
+                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on the "
+                "others. Use more rows, or pass subgroups=."
             )
         repeats.append([fold, fold.swapped()] if options.swap else [fold])
     return repeats

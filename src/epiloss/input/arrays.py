@@ -75,7 +75,7 @@ def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> F
             f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
         )
     if raw.size == 0:
-        raise DataError("y_prob must hold at least one row, got none. Check the input's filter.")
+        raise DataError("y_prob must have at least one row, got none. Check how the rows were selected.")
     if raw.ndim > 2:
         raise DataError(
             f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
@@ -98,8 +98,8 @@ def checked_scores(
     """
     if not len(scores):
         raise DataError(
-            "the data must hold at least one row with a score and a label, got none: all were left out "
-            "for want of one. Check the columns' names and the input's filter."
+            "the data must have at least one row with a score and a label, got none. Check the names "
+            "of the columns and how the rows were selected."
         )
     n_clipped = 0
     if logits:

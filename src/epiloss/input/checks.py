@@ -180,19 +180,20 @@ def task_and_remarks(
     texts = named is None and all(isinstance(name, str) for name in names)
     if texts and n_columns == 1 and len(names) == 2 and pos_label is None:
         raise OptionError(
-            f"with one score column and labels that are texts, {', '.join(map(repr, names)):.80}, it "
-            "must be said whose probability the score is. Pass pos_label=, one of the two."
+            "one score column needs pos_label where labels are texts, got "
+            f"{', '.join(map(repr, names)):.80}. Pass pos_label=, the label whose probability the "
+            "score is."
         )
     plain = {(0, 1), (-1, 1), (False, True)}
     if n_columns == 1 and pos_label is None and named is None and not texts and names not in plain:
-        text = f"the positive class is {names[-1]!r}, the larger; pos_label= changes it."
+        text = f"the positive class is {names[-1]!r}, the larger one; pass pos_label= to change."
         remarks.append(Remark("positive-class-chosen", text))
     if texts and n_columns > 1:
         order = ", ".join(map(repr, names))
-        text = f"the score columns are of {order:.80}, in this order; classes= changes it."
+        text = f"the score columns are of {order:.80}, in this order; pass classes= to change."
         remarks.append(Remark("class-order-chosen", text))
     if pos_label is not None and task != "binary" and n_columns > 1:
-        remarks.append(Remark("pos-label-unused", f"pos_label has no part in task {task!r}."))
+        remarks.append(Remark("pos-label-unused", f"pos_label is ignored for task {task!r}."))
     return task, remarks
 
 

@@ -83,7 +83,7 @@ def check_given_order(names: Sequence[str] | None, classes: Sequence[Any]) -> No
     if places is not None and (np.diff(places) != 1).any():
         raise OptionError(
             f"classes must be in the order of the columns of y_prob, got {list(classes)!s:.80} for the "
-            f"columns {list(names or ())!s:.80}. Leave classes= out: their names tell."
+            f"columns {list(names or ())!s:.80}. Leave classes= out: the names give the order."
         )
 
 

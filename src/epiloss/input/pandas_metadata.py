@@ -65,7 +65,7 @@ def _schema(X: Any) -> Any:
 
 def index_remark(name: str) -> Remark:
     """Say that a column is left out."""
-    text = f"{name!r} is the index of a pandas data frame and is no feature."
+    text = f"{name!r} is the index of a pandas data frame and is not used as a feature."
     return Remark("index-left-out", text)
 
 

@@ -30,8 +30,8 @@ def misaligned_remarks(y_prob: Any, **others: Any) -> list[Remark]:
             continue
         if len(one) == len(two) and set(one) == set(two):
             text = (
-                f"{name} has the index of y_prob in another order, and rows are taken by their places: "
-                "align them by .loc[y_prob.index] if they are to match."
+                f"{name} has the index of y_prob in another order, and rows are matched by position. "
+                "To match them by index, use .loc[y_prob.index]."
             )
             found.append(Remark("index-order", text))
     return found
@@ -39,7 +39,7 @@ def misaligned_remarks(y_prob: Any, **others: Any) -> list[Remark]:
 
 def dropped_remark(n: int, of: int) -> Remark:
     """Say how many rows were left out for want of a score or a label."""
-    return Remark("rows-dropped", f"rows without a score or a label, left out: {n:,} of {of:,}.")
+    return Remark("rows-dropped", f"{n:,} of {of:,} rows have no score or no label and were left out.")
 
 
 def clipped_remark(n: int) -> list[Remark]:
@@ -54,7 +54,7 @@ def remarks_on(problem: Problem) -> list[Remark]:
     scores = problem.scores
     if len(scores) > 1 and (scores.min(axis=0) == scores.max(axis=0)).all():
         one = f"all scores are {scores[0]:.6g}" if scores.ndim == 1 else "all rows have the same scores"
-        text = f"{one}: there is one level set, and no calibration curve to speak of."
+        text = f"{one}: there is only one level set, and no calibration curve."
         remarks.append(Remark("constant-score", text))
     if problem.features is not None and problem.clusters is None:
         share = copied_share(problem.labels, scores, problem.features)
@@ -62,9 +62,9 @@ def remarks_on(problem: Problem) -> list[Remark]:
             remarks.append(
                 Remark(
                     "duplicate-rows",
-                    f"about {share:.0%} of the rows are copies of others, alike in score, features and "
-                    "label: the grouping loss is overstated and intervals are too narrow. Drop them, or "
-                    "name what they belong to as clusters.",
+                    f"about {share:.0%} of the rows are copies of others, with the same score, "
+                    "features and label: the grouping loss is overstated and intervals are too "
+                    "narrow. Drop them, or pass what they belong to as clusters.",
                 )
             )
     if problem.features is not None and problem.task == "binary":
@@ -73,14 +73,14 @@ def remarks_on(problem: Problem) -> list[Remark]:
             remarks.append(
                 Remark(
                     "label-leak",
-                    f"column {leak!r} tells the label of every row. If it is known only with the "
-                    "outcome, leave it out: all that is found rests on it.",
+                    f"column {leak!r} determines the label of every row. If it is known only after the "
+                    "outcome, leave it out: what is found comes from it alone.",
                 )
             )
     empty = [] if problem.features is None else empty_columns(problem.features)
     if empty:
         shown = f"{', '.join(map(repr, empty)):.80}"
-        text = f"no row has a value in column {shown}: nothing is found there."
+        text = f"column {shown} has no values and is not used."
         remarks.append(Remark("empty-column", text))
     weights = problem.weights
     if weights is not None:
@@ -89,7 +89,7 @@ def remarks_on(problem: Problem) -> list[Remark]:
             remarks.append(
                 Remark(
                     "uneven-weights",
-                    f"weights are so uneven that {len(weights):,} rows tell as much as {count:,.0f}: "
+                    f"weights are so uneven that {len(weights):,} rows are worth {count:,.0f}: "
                     "standard errors rest on few rows.",
                 )
             )
@@ -99,7 +99,10 @@ def remarks_on(problem: Problem) -> list[Remark]:
 def varied_remarks(varied: Mapping[str, int], n_rows: int) -> list[Remark]:
     """Say which columns of texts were left out, and why."""
     texts = {
-        name: f"column {name!r} has {n:,} texts in {n_rows:,} rows, too many to learn from: left out."
+        name: (
+            f"column {name!r} has {n:,} texts in {n_rows:,} rows, too many to learn from, and was left "
+            "out."
+        )
         for name, n in varied.items()
     }
     return [Remark("names-left-out", text) for text in texts.values()]
@@ -131,8 +134,8 @@ def weightless_remarks(n_zero: int, n: int) -> list[Remark]:
     """Say how many rows have no weight, and how many next to none."""
     remarks = []
     if n_zero:
-        remarks.append(Remark("weight-zero", f"rows of weight 0, left out: {n_zero:,}."))
+        remarks.append(Remark("weight-zero", f"{n_zero:,} rows have weight 0 and were left out."))
     if n > n_zero:
-        text = f"rows of next to no weight beside the largest one, left out: {n - n_zero:,}."
+        text = f"{n - n_zero:,} rows have negligible weight beside the largest one and were left out."
         remarks.append(Remark("weight-tiny", text))
     return remarks

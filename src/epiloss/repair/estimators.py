@@ -153,7 +153,10 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         """
         plan = self._plan()
         if problem.features is None:
-            raise DataError("X must have at least one column to repair by. Use recalibration without X.")
+            raise DataError(
+                "X must have at least one column for a repair. Without features, recalibrate by the "
+                "score."
+            )
         generator = np.random.default_rng(seed_of(self.random_state))
         self.features_in_ = problem.features.description()
         self.classes_ = np.array(problem.classes)
@@ -181,7 +184,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
             Repaired probabilities.
         """
         if not hasattr(self, "repairs_"):
-            raise OptionError("this repair has learned nothing yet. Call fit(y_true, y_prob, X) first.")
+            raise OptionError("this repair is not fitted yet. Call fit(y_true, y_prob, X) first.")
         given = read_scores(y_prob, logits=logits)
         places = places_of_classes(score_names(y_prob), self.classes_.tolist())
         features = Features.read(X, self.features_in_)
@@ -208,7 +211,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         if self.method not in ("regions", "boosted"):
             raise OptionError(f"method must be 'regions' or 'boosted', got {self.method!r}.")
         if self.learner is not None and self.method != "boosted":
-            raise OptionError("learner is for method='boosted': regions are learned by trees.")
+            raise OptionError("learner needs method='boosted': regions are learned by trees.")
         for name in ("repeats", "rounds"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, got {getattr(self, name)!r}.")

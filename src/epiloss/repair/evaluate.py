@@ -112,10 +112,12 @@ def repair_audit(
     """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
     details = result.details
     if details is None or details.problem.features is None:
-        raise OptionError("to repair, an audit needs its rows and X. Audit with X.")
+        raise OptionError(
+            "a repair needs X and the rows of the audit, and this audit lacks them. Audit again with X."
+        )
     if not 0 < part < 1:
         raise OptionError(
-            f"part, the share of rows that learns the repair, must lie in (0, 1), got {part}."
+            f"part, the fraction of rows that learn the repair, must lie in (0, 1), got {part}."
         )
     problem, options = details.problem, replace(details.options, recalibrate=None)
     repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
@@ -148,7 +150,7 @@ def _parts(problem: Problem, part: float, generator: np.random.Generator) -> tup
     for name, rows in (("learn the repair", learn), ("measure it", fresh)):
         if len(rows) < 2 or len(np.unique(problem.labels[rows])) < 2:
             raise DataError(
-                f"{len(rows)} rows are too few to {name}: both outcomes must be among them. "
-                "Bring more rows, or another part=."
+                f"{len(rows)} rows are too few to {name}: both outcomes must be among them. Use more "
+                "rows, or another part=."
             )
     return learn, fresh

@@ -62,7 +62,7 @@ def read_repair(path: str | Path, repair: RegionRecalibrator) -> RegionRecalibra
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number here")
+    raise ValueError(f"{name} is not a number")
 
 
 def as_plain(repair: RegionRecalibrator) -> dict[str, Any]:
@@ -88,11 +88,11 @@ def as_plain(repair: RegionRecalibrator) -> dict[str, Any]:
 def from_plain(plain: Any, repair: RegionRecalibrator) -> RegionRecalibrator:
     """Fill an unfitted repair with what :func:`as_plain` has written down."""
     if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
-        raise DataError(f"this is no repair: its 'format' must be {FORMAT!r}.")
+        raise DataError(f"this is not a repair: its 'format' must be {FORMAT!r}.")
     if plain["schema"] != SCHEMA:
         raise DataError(
             f"the repair has schema {printable(repr(plain['schema']))}, and this version reads "
-            f"{SCHEMA}. Learn it anew, or use the version that wrote it."
+            f"{SCHEMA}. Learn it again, or use the version that wrote it."
         )
     names = tuple(str(name) for name in plain["names"])
     categories = {int(j): tuple(map(str, levels)) for j, levels in plain["categories"].items()}
@@ -135,8 +135,8 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
         }
     if not isinstance(correction, BoostedCorrection):
         raise OptionError(
-            "a repair with a learner of your own cannot be saved: only what epiloss knows how to write "
-            "down can. Leave learner out, or save the learner by its own means."
+            "a repair with a learner of your own cannot be saved as JSON. Leave learner out, or save "
+            "the learner with its own package."
         )
     narrow = correction.narrow
     return {
@@ -172,7 +172,7 @@ def _read_repair(plain: Mapping[str, Any], features: Features) -> BinaryRepair:
     if plain["curve"] is not None:
         scores, values = (_numbers(part) for part in plain["curve"])
         if scores.shape != values.shape or not len(scores) or not (np.diff(scores) > 0).all():
-            raise ValueError("its curve is none")
+            raise ValueError("its curve is not complete")
         if not ((values >= 0) & (values <= 1)).all():
             raise ValueError("its curve leaves [0, 1]")
         curve = InterpolatedCurve(scores, values)
@@ -224,7 +224,7 @@ def _read_encoding(plain: Mapping[str, Any], features: Features) -> Encoding:
     tables = {int(j): np.array(table, np.int64) for j, table in plain["tables"].items()}
     for table in tables.values():
         if table.ndim != 1 or not len(table) or not ((table >= 0) & (table <= MISSING)).all():
-            raise ValueError("its categories have codes that there are not")
+            raise ValueError("its categories have unknown codes")
     # values are for regressions that learn, and nothing that is read does
     values = np.zeros((n, N_CODES), np.float32)
     return Encoding(edges, {j: table.astype(np.uint8) for j, table in tables.items()}, values)
@@ -242,12 +242,12 @@ def _read_trees(plain: Mapping[str, Any], n_inputs: int) -> Records:
     if shape[1] >= 2 * MOST_LEAVES:
         raise ValueError("its trees are too large")
     if any(one.dtype.kind != "i" for name, one in columns.items() if name != "value"):
-        raise ValueError("its trees have places that are no whole numbers")
+        raise ValueError("its trees have positions that are not whole numbers")
     if not all(_is_tree(left) for left in columns["left"]):
         raise ValueError("its trees do not end")
     for name, most in (("feature", n_inputs), ("code", MISSING), ("missing_left", 2)):
         if not ((columns[name] >= 0) & (columns[name] < most)).all():
-            raise ValueError("its trees ask for codes that it has not")
+            raise ValueError("its trees use unknown codes")
     trees = np.zeros(shape, BOOSTED)
     for name, column in columns.items():
         trees[name] = column
@@ -278,7 +278,7 @@ def _read_nodes(plain: Mapping[str, Sequence[Any]], n_inputs: int, n_roots: int)
         if not ((nodes[side] > place) & (nodes[side] < n))[split].all():
             raise ValueError("its trees do not end")
     if not ((nodes["feature"] >= 0) & (nodes["feature"] < n_inputs))[split].all():
-        raise ValueError("its trees ask for features that it has not")
+        raise ValueError("its trees use unknown features")
     return nodes
 
 

@@ -66,8 +66,8 @@ def find_segments_by(
     shown = None if display is None else shown_features(display, problem)
     if shown is None:
         raise DataError(
-            "columns must be a table, a column or texts to tell segments by, got images or nothing. "
-            "Pass a data frame with one row for each row of the audit."
+            "columns must be a table, a column or texts, got images or nothing. Pass a data frame "
+            "with one row for each row of the audit."
         )
     binary = replace(claimed_problem(problem, options.rule), features=shown)
     return _Teller(problem, options, grouping_loss).searched(binary)

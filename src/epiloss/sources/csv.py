@@ -43,7 +43,7 @@ _OTHERS = {
 }
 _SEPARATORS = (";", "\t", "|")
 _HEAD = 2**16  # bytes that are looked at to tell how a text is written
-_SWELLS = 500  # times: it is read in parts, and never as a whole in memory
+SWELLS = 500  # times: it is read in parts, and never as a whole in memory
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 
 
@@ -67,13 +67,18 @@ def open_text(path: str, content: bytes | None, compression: str | None) -> Any:
     return pa.CompressedInputStream(stored, compression)
 
 
-def form_of(path: str, content: bytes | None) -> CsvForm:
-    """Tell from its beginning how a text is written, or what it is instead."""
+def beginning(path: str, content: bytes | None) -> tuple[str | None, bytes]:
+    """Return how a text is compressed, if it is, and how it begins once it is expanded."""
     with open_text(path, content, None) as stored:
         head = stored.read(16)
     found = next((name for mark, name in _COMPRESSED.items() if head.startswith(mark)), None)
     with open_text(path, content, found) as text:
-        head = _beginning(text)
+        return found, _beginning(text)
+
+
+def form_of(path: str, content: bytes | None) -> CsvForm:
+    """Tell from its beginning how a text is written, or what it is instead."""
+    found, head = beginning(path, content)
     _check_kind(path, head)
     lines = head.decode("utf-8-sig", "ignore").lstrip("\r\n").splitlines()
     first = lines[0] if lines else ""
@@ -118,7 +123,10 @@ def _check_kind(path: str, head: bytes) -> None:
             f"{name} is no table: it is {what}. Parquet, CSV, Arrow files and NPZ archives are read."
         )
     if re.match(rb"\s*(\{|\[\s*[\[{])", head):
-        raise DataError(f"{name} is no table: it is JSON. Write it as CSV or Parquet.")
+        raise DataError(
+            f"{name} is no table: it is JSON without names of columns. Write an object for each row, "
+            'as {"y": 1, "p": 0.9}, on a line of its own.'
+        )
     if b"\0" in head:
         raise DataError(
             f"{name} is no table: it holds bytes that are no text. Parquet, CSV, Arrow files and NPZ "
@@ -154,16 +162,17 @@ def csv_batches(path: str, content: bytes | None, schema: Any, columns: Sequence
     """Read some columns, in batches, as the types of a schema."""
     types = {name: schema.field(name).type for name in columns}
     with told(path, content, types) as form, _reader(path, content, form, types) as batches:
-        stored, expanded = _stored_size(path, content), 0
+        stored, expanded = stored_size(path, content), 0
         for batch in batches:
             _check_quotes(batch, form, path)
             expanded += batch.nbytes
             if form.compression is not None:
-                check_claim(path, expanded, stored, "Expand it yourself if you trust it.", _SWELLS)
+                check_claim(path, expanded, stored, "Expand it yourself if you trust it.", SWELLS)
             yield batch
 
 
-def _stored_size(path: str, content: bytes | None) -> int:
+def stored_size(path: str, content: bytes | None) -> int:
+    """Return how many bytes a file has as it is stored."""
     return os.stat(path).st_size if content is None else len(content)
 
 

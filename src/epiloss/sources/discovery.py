@@ -13,7 +13,9 @@ from epiloss.errors import DataError, printable
 from epiloss.sources.lakehouse import check_plain
 
 # how files that hold tables are called
-_TABLE = re.compile(r"\.(parquet|pq|csv|tsv|arrow|feather|ipc)(\.(gz|bz2|zst|zstd|lz4|xz))?$")
+_TABLE = re.compile(
+    r"\.(parquet|pq|csv|tsv|arrow|feather|ipc|jsonl|ndjson)(\.(gz|bz2|zst|zstd|lz4|xz))?$"
+)
 _HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
 
 

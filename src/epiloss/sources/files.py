@@ -1,4 +1,4 @@
-"""Files: Parquet, CSV and Arrow, one or many, in folders whose names may tell columns."""
+"""Files: Parquet, CSV, JSON lines and Arrow, one or many, in folders whose names may tell columns."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from epiloss.sources.base import Part, Source, batch_rows, completed, list_width
 from epiloss.sources.csv import csv_batches, csv_schema
 from epiloss.sources.discovery import find_files
 from epiloss.sources.ipc import ipc_batches, ipc_schema
+from epiloss.sources.json_lines import is_json, json_batches, json_schema
 from epiloss.sources.parquet import parquet_batches, parquet_layout
 from epiloss.sources.schemas import check_names, common_schema, folder_value, without_nulls
 from epiloss.sources.size_limits import check_claim
@@ -115,11 +116,17 @@ def _csv_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
     return csv_batches(part.place, part.content, part.schema, columns)
 
 
+def _json_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
+    size = batch_rows(part.schema, columns)
+    return json_batches(part.place, part.content, part.state, part.schema, columns, size)
+
+
 _READERS = {
     "parquet": _parquet_batches,
     "file": _ipc_batches,
     "stream": _ipc_batches,
     "csv": _csv_batches,
+    "json": _json_batches,
 }
 
 
@@ -144,7 +151,7 @@ def read_table(path: str, content: bytes | None = None) -> Any:
     if not batches:
         return schema.empty_table()
     table = pa.Table.from_batches(batches).cast(schema)
-    return _whole_numbers(table) if opened.kind == "csv" else table
+    return _whole_numbers(table) if opened.kind in ("csv", "json") else table
 
 
 def _whole_numbers(table: Any) -> Any:
@@ -227,12 +234,15 @@ def _opened(path: str, folders: Mapping[str, str], content: bytes | None = None)
 def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
     """Return the kind of a file, its schema, and the sizes of its row groups if it has any.
 
-    The kind is told from the content: Parquet and Arrow files carry a mark, all else is CSV.
+    The kind is told from the content: Parquet and Arrow files carry a mark, JSON begins with a bracket,
+    all else is CSV.
     """
     with open(path, "rb") if content is None else io.BytesIO(content) as file:
         head = file.read(8)
     kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
     if kind == "csv":
+        if is_json(path, content):
+            return "json", json_schema(path, content), None
         return kind, csv_schema(path, content), None
     with _mapped(path, content) as mapped:
         if kind == "parquet":

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from glob import has_magic
 from typing import Any
 
-from epiloss.errors import DataError, MissingExtraError, printable
+from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
+from epiloss.input.tables import no_column
 from epiloss.sources.arrow import arrow, is_list
 from epiloss.sources.base import (
     Part,
@@ -126,6 +130,38 @@ def open_source(X: Any) -> Source:
         "a table must be files, a data frame, a lazy frame, a data set or a relation, got "
         f"{type(X).__name__}. For arrays use epiloss.audit."
     )
+
+
+def named_columns(X: Any, names: Sequence[str], option: str) -> list[str]:
+    """Return the columns that are named one by one, by ``p0,p1`` or by a pattern: ``p*``.
+
+    The data are looked at only where there is a comma or a pattern. What a pattern finds is in the
+    order of numbers and letters, as classes are: p2 before p10.
+    """
+    if not any("," in name or has_magic(name) for name in names):
+        return list(names)
+    known = open_source(X).schema.names
+    found = [one for name in names for one in _matching(name, known, option)]
+    repeated = next((name for name in found if found.count(name) > 1), None)
+    if repeated is not None:
+        raise OptionError(printable(f"{option} must name each column once, got {repeated!r} twice."))
+    return found
+
+
+def _matching(name: str, known: Sequence[str], option: str) -> list[str]:
+    if name in known or not ("," in name or has_magic(name)):
+        return [name]  # which may hold such signs itself
+    if "," in name:
+        return [one for part in name.split(",") for one in _matching(part.strip(), known, option)]
+    found = [one for one in known if fnmatchcase(one, name)]
+    if not found:
+        raise NoColumnError(option, f"must match a column, got {name!r}; {no_column(name, known)}")
+    return sorted(found, key=_natural)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key by which numbers in names are compared as numbers."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _of_names(names: Sequence[str | os.PathLike[str]]) -> Source:

@@ -42,7 +42,7 @@ class Checkpoint:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OptionError(
-                f"checkpoint must be a folder to write to, {folder!r} is none: {error}."
+                f"checkpoint must be a folder to write to, got {folder!r}: {error}."
             ) from error
         self._run = digest(run)
         self._next = time.monotonic()
@@ -60,8 +60,8 @@ class Checkpoint:
                 raise
             raise DataError(
                 printable(
-                    f"checkpoint {str(self._folder)!r} holds what does not fit the data "
-                    f"({type(error).__name__}). Remove it to begin anew."
+                    f"checkpoint {str(self._folder)!r} does not fit the data ({type(error).__name__}). "
+                    "Remove it to start again."
                 )
             ) from error
 
@@ -80,8 +80,8 @@ class Checkpoint:
             if known["run"] != self._run:
                 raise OptionError(
                     printable(
-                        f"checkpoint {str(self._folder)!r} is of a run with other options or columns. "
-                        "Use another folder, or remove it."
+                        f"checkpoint {str(self._folder)!r} belongs to a run with other options or "
+                        "columns. Use another folder, or remove it."
                     )
                 )
             if known["inputs"] != inputs or not set(known["done"]) <= set(parts):
@@ -95,7 +95,9 @@ class Checkpoint:
                 raise
             reason = str(error).rstrip(".")[:200]
             raise DataError(
-                printable(f"checkpoint {str(path)!r} cannot be read: {reason}. Remove it to begin anew.")
+                printable(
+                    f"checkpoint {str(path)!r} cannot be read: {reason}. Remove it to start again."
+                )
             ) from error
 
     def save(
@@ -112,8 +114,8 @@ class Checkpoint:
         except OSError as error:
             raise DataError(
                 printable(
-                    f"cannot write the checkpoint {str(self._folder)!r}: {error.strerror}. What it held "
-                    "before is kept: make room, and go on from there."
+                    f"cannot write the checkpoint {str(self._folder)!r}: {error.strerror}. What it "
+                    "held before is kept: free some space, and run again to continue."
                 )
             ) from error
         end = time.monotonic()
@@ -163,7 +165,7 @@ def check_kept(work: Pass[Any], result: PassResult) -> None:
         forms = [[(one.form, one.sums.shape) for one in some] for some in (result.twins, wanted)]
         whole &= forms[0] == forms[1]
     if not whole or not all(type(n) is int and 0 <= n < 2**53 for n in counts):
-        raise ValueError("its numbers are those of no run")
+        raise ValueError("its numbers do not belong to any run")
 
 
 def sealed(facts: bytes, data: bytes) -> bytes:
@@ -182,7 +184,7 @@ def unsealed(content: bytes) -> tuple[bytes, bytes]:
     """Return what :func:`sealed` was given, if nothing has changed since."""
     digest, _, body = content.removeprefix(_MARK).partition(b"\n")
     if hashlib.blake2b(body, digest_size=16).hexdigest().encode() != digest:
-        raise ValueError("it is not what was written")
+        raise ValueError("it was changed after it was written")
     facts, _, data = body.partition(b"\n")
     return facts, data
 

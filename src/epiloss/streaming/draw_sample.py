@@ -112,23 +112,23 @@ def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple
         if 0 < n <= 2 * room:
             return survey, []
         raise DataError(
-            "clusters must be small beside the sample, and these are not: whole ones do not fit. Give "
-            "more memory, or subgroups= instead of clusters=."
+            "clusters must fit into the sample, and these are too large. Allow more memory, or use "
+            "subgroups= instead of clusters=."
         )
     if any(isinstance(part, SparkPart) for part in runner.source.parts):
         raise DataError(
-            "rows repeat themselves so much that no sample can be drawn by what they hold. Name a "
-            "column that tells rows apart as row_id."
+            "too many rows are equal to draw a sample by their values. Name a column that identifies "
+            "rows as row_id."
         )
     again: Survey = runner.run(replace(work, by_place=True), f"{work.limit} by place", n_rows)
-    text = "rows repeat themselves, so the sample was drawn by their places in the data."
+    text = "many rows are equal, so the sample was drawn by their positions."
     return again, [Remark("sampled-by-place", text)]
 
 
 def _check_two_classes(sample: Sample, census: Census) -> None:
     if len(np.unique(sample.problem.labels)) < 2:
         raise DataError(
-            f"the sample of {len(sample.keys):,} of {census.n_rows:,} rows holds one class only, too "
-            "rare a case to learn from. Give more memory, or drop some rows of the frequent class and "
-            "weight the others."
+            f"the sample of {len(sample.keys):,} of {census.n_rows:,} rows has one class only: the "
+            "other is too rare to learn from. Allow more memory, or drop some rows of the frequent "
+            "class and weight the others."
         )

@@ -58,7 +58,7 @@ def learn_from_sample(
         learners = learners[:0]
     elif not 0 < len(learners) < len(sample.keys):
         raise DataError(
-            f"{len(sample.keys)} sampled rows are too few to learn regions on some. Give more memory."
+            f"{len(sample.keys)} sampled rows are too few to learn regions. Allow more memory."
         )
     trees = stream(options.seed, "trees")
     in_place = replace(options, n_jobs=None)  # its processes are for the passes

@@ -126,7 +126,7 @@ def check_types(schema: Any, roles: Roles) -> None:
     if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
         raise DataError(
             printable(
-                f"labels must be numbers, truth values or texts, got {kind} in column {roles.label!r}. "
+                f"labels must be numbers, booleans or texts, got {kind} in column {roles.label!r}. "
                 "Convert them first."
             )
         )

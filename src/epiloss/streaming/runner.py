@@ -20,7 +20,7 @@ from epiloss.streaming.passes import Pass, PassResult
 
 def no_rows() -> DataError:
     """Return what to say of data without rows."""
-    return DataError("the data must hold at least one row, got none. Check the input's filter.")
+    return DataError("the data must have at least one row, got none. Check how the rows were selected.")
 
 
 @dataclass

@@ -58,7 +58,7 @@ def capacity(layout: Layout, memory: int) -> int:
         needed = _LEAST * _COPIES * (8 * numbers + 32 * texts)
         raise OptionError(
             f"memory must hold a sample of {_LEAST:,} rows, for which {numbers - 6} columns need about "
-            f"{needed / 1e6:,.0f} MB, got {memory / 1e6:,.0f} MB. Give more, or name fewer features."
+            f"{needed / 1e6:,.0f} MB, got {memory / 1e6:,.0f} MB. Allow more, or name fewer features."
         )
     return min(rows, MOST)
 
@@ -144,11 +144,11 @@ def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
         first = int(np.flatnonzero(wrong)[rows[wrong].argmin()])
         raise RowsError(
             FEATURE,
-            f"column {column!r} must hold numbers, as nearly all of its values are",
+            f"column {column!r} must have numbers only, as nearly all of its values are",
             repr(texts[first])[:60],
             (name, int(rows[first])),
             int(wrong.sum()),
-            "Leave such values empty; if they are names and no numbers, save the table as Parquet.",
+            "Leave such values empty; if they are names rather than numbers, save the table as Parquet.",
         )
 
 

@@ -136,8 +136,8 @@ class _FittedRegressor:
 def _cannot(model: Any, what: str, error: Exception) -> DataError:
     reason = str(error).strip().split("\n")[0]
     return DataError(
-        f"the learner {described(model)} cannot {what}: {printable(reason).rstrip('.')}. Put what it "
-        "needs before it in a pipeline, or leave learner= out."
+        f"the learner {described(model)} cannot {what}: {printable(reason).rstrip('.')}. Put the steps "
+        "that it needs before it in a pipeline, or leave learner= out."
     )
 
 
@@ -148,7 +148,7 @@ def resolve_learner(learner: Any) -> Learner:
     if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
         raise OptionError(
             "learner must be a regressor with fit(X, y) and predict(X), got "
-            f"{printable(repr(learner))}. Leave it out for the one built in."
+            f"{printable(repr(learner))}. Leave it out to use the built-in one."
         )
     return Regressor(learner)
 

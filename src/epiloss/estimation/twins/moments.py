@@ -104,7 +104,7 @@ class TwinSums:
             cell = judged.part * (self.sums.shape[2] // N_PARTS) + judged.basis.first
             for field, values in enumerate(_row_values(judged, self.form)):
                 if not kernel().add_fixed_point(cell, values, self.sums[0, field], self.sums[1, field]):
-                    raise DataError("what judges predict must be finite. Check the learner's predict.")
+                    raise DataError("predictions must be finite. Check the learner's predict.")
 
     def merge(self, other: TwinSums) -> TwinSums:
         """Return the sums of both sets of rows."""

@@ -87,8 +87,8 @@ def _labels(labels: Any) -> NDArray[np.int64]:
     whole = values.dtype.kind in "biu" or (values.dtype.kind == "f" and bool((values % 1 == 0).all()))
     if values.ndim != 1 or not whole:
         raise DataError(
-            f"labels must be one whole number a row, the class of the scores' columns, got an array of "
-            f"shape {values.shape} of {values.dtype}. Number the classes from 0."
+            "labels must be one whole number per row, the column of its class among the scores, got "
+            f"an array of shape {values.shape} of {values.dtype}. Number the classes from 0."
         )
     return values.astype(np.int64)
 

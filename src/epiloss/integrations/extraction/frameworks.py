@@ -103,8 +103,8 @@ def _from_hugging_face(name: str, pretrained: bool | str) -> Any:
     transformers = package("transformers", "pip install transformers")
     if not pretrained and not Path(name).is_dir():
         raise OptionError(
-            f"hf:{name} is no folder here, and nothing is downloaded unless you ask. "
-            "Pass pretrained=True, or the folder of a saved model."
+            f"hf:{name} is not a folder, and models are downloaded only on request. Pass "
+            "pretrained=True, or the folder of a saved model."
         )
     options: dict[str, Any] = {"local_files_only": not pretrained}
     if isinstance(pretrained, str):

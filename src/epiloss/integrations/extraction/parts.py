@@ -30,7 +30,10 @@ def checked_ending(path: str | Path) -> Path:
     """Return the path of the file to write, if it is of a kind that is written."""
     target = Path(path)
     if target.suffix.lower() not in ENDINGS:
-        raise OptionError(f"an extraction is written as {' or '.join(ENDINGS)}, got {str(path)!r}.")
+        raise OptionError(
+            f"an extraction must be written to a file ending in {' or '.join(ENDINGS)}, got "
+            f"{str(path)!r}."
+        )
     if not target.parent.is_dir():
         raise OptionError(f"there is no folder {str(target.parent)!r} to write to. Make it first.")
     return target

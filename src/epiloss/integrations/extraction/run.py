@@ -228,8 +228,8 @@ def _is_finished(target: Path, identity: dict[str, Any], first: Batch, total: in
     there = about(target)
     if there is None:
         raise DataError(
-            f"{str(target)!r} exists and is no extraction. Choose another path, or overwrite it with "
-            "resume=False."
+            f"{str(target)!r} exists and is not an extraction. Choose another path, or overwrite it "
+            "with resume=False."
         )
     check_identity(there, identity, target)
     if there["first"] != first.digest() or there["batches"] != (total or there["batches"]):

@@ -101,8 +101,7 @@ class CurveDisplay:
         """
         if result.details is None:
             raise OptionError(
-                "the calibration curve is fitted to the rows of an audit, and this one has none. "
-                "Audit again: an audit that was read from a file keeps no rows."
+                "the calibration curve needs the rows of the audit, which were not kept. Audit again."
             )
         curve = result.details.calibration_curve(class_name)
         reach = reach_to(max(curve["score"].max(), curve["rate"].max()))

@@ -281,8 +281,8 @@ def heterogeneity(result: Audit) -> Table:
     regions = result.regions
     if "subgroup" not in regions.columns:
         raise OptionError(
-            "heterogeneity is between groups that you know, and the audit has none. "
-            "Audit with subgroups=, for instance a column such as the hospital."
+            "heterogeneity needs subgroups, and this audit has none. Audit with subgroups=, for "
+            "instance a column of hospitals."
         )
     level_rate, inside = _level_rates(result)
     share, rate, n = regions["share"], regions["label_mean"], np.maximum(regions["n"], 1)

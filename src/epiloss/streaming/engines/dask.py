@@ -72,8 +72,8 @@ class DaskEngine(Engine):
                 future.release()
         except self._distributed.KilledWorker as error:
             raise DataError(
-                f"workers died again and again over one part: {printable(str(error))[:150]}. They may "
-                "need more memory: use fewer threads in each, or smaller row groups."
+                f"workers died repeatedly on one part: {printable(str(error))[:150]}. They may need "
+                "more memory: use fewer threads in each, or smaller row groups."
             ) from error
 
     def _submitted(self, sent: Any, part: Part, offset: int) -> Any:

@@ -1,0 +1,264 @@
+"""JSON: an object on each line, or records in a list; read block by block, nested fields as ``a.b``."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from epiloss.errors import DataError, printable
+from epiloss.sources.arrow import arrow, is_list
+from epiloss.sources.csv import SWELLS, beginning, open_text, stored_size
+from epiloss.sources.size_limits import check_claim
+
+_BLOCK = 2**22  # bytes that are read at once; of the first block the columns are told
+_LONGEST = 2**27  # bytes of a line or record
+_DEEPEST = 64  # brackets within brackets: pyarrow ends the process where they are many thousands
+_JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*\{)')
+_BETWEEN = re.compile(r"[\s,\[\]]*")
+_SAID = re.compile(
+    r"JSON parse error: (?:Column\(/?(.*?)\) changed from (\w+) to (\w+)|(.*?)\.?) in row (\d+)"
+)
+
+
+def is_json(path: str, content: bytes | None) -> bool:
+    """Tell from its beginning whether a file holds JSON objects."""
+    return _JSON.match(beginning(path, content)[1]) is not None
+
+
+def json_schema(path: str, content: bytes | None) -> Any:
+    """Return the columns of a file's beginning; whole numbers may have fractions further on."""
+    pa = arrow()
+    return pa.schema(list(_leaves(_nested(path, content))))
+
+
+def json_batches(
+    path: str, content: bytes | None, state: str, schema: Any, columns: Sequence[str], size: int
+) -> Iterator[Any]:
+    """Read some columns, in batches of at most ``size`` rows.
+
+    ``state`` tells whether the file has changed since its columns were told.
+    """
+    nested = _nested(path, content) if content is not None else _known_nested(path, state)
+    wanted = _only(nested, set(columns), schema)
+    for first, block in _blocks(path, content):
+        table = _parsed(block, first, path, wanted)
+        flat = _flattened(table).select(list(columns))
+        yield from flat.combine_chunks().to_batches(size)
+
+
+@lru_cache(2**11)
+def _known_nested(path: str, state: str) -> Any:
+    return _nested(path, None)
+
+
+def _nested(path: str, content: bytes | None) -> Any:
+    """Return the schema of the first block, with structures as they are and no whole numbers."""
+    first, block = next(_blocks(path, content))
+    return _wider(_parsed(block, first, path, None).schema)
+
+
+def _wider(fields: Any) -> Any:
+    pa = arrow()
+
+    def wider(kind: Any) -> Any:
+        if pa.types.is_integer(kind):
+            return pa.float64()
+        if pa.types.is_struct(kind):
+            return pa.struct([one.with_type(wider(one.type)) for one in kind])
+        return pa.list_(wider(kind.value_type)) if is_list(kind) else kind
+
+    return pa.schema([one.with_type(wider(one.type)) for one in fields])
+
+
+def _leaves(fields: Any, before: str = "") -> Iterator[Any]:
+    """Return the fields of structures by dotted names."""
+    for one in fields:
+        name = f"{before}{one.name}"
+        if arrow().types.is_struct(one.type):
+            yield from _leaves(one.type, f"{name}.")
+        else:
+            yield one.with_name(name)
+
+
+def _only(fields: Any, names: set[str], schema: Any, before: str = "") -> Any:
+    """Return the fields that some columns are made of, those without values of the type in ``schema``."""
+    pa = arrow()
+    kept = []
+    for one in fields:
+        name, kind = f"{before}{one.name}", one.type
+        if pa.types.is_struct(kind):
+            inner = _only(kind, names, schema, f"{name}.")
+            if len(inner):
+                kept.append(one.with_type(pa.struct(list(inner))))
+        elif name in names:
+            kept.append(one.with_type(schema.field(name).type) if pa.types.is_null(kind) else one)
+    return pa.schema(kept)
+
+
+def _flattened(table: Any) -> Any:
+    types = arrow().types
+    while any(types.is_struct(kind) for kind in table.schema.types):
+        table = table.flatten()
+    return table
+
+
+def _parsed(block: bytes, first: int, path: str, schema: Any) -> Any:
+    """Return the table of some lines; ``first`` is the number of the first of them."""
+    pa = arrow()
+    from pyarrow import json as arrow_json
+
+    _check_depth(block, path)
+    unexpected = "infer" if schema is None else "ignore"
+    try:
+        return arrow_json.read_json(
+            pa.BufferReader(block),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+        )
+    except pa.ArrowInvalid as error:
+        raise _in_words(str(error), block, first, path) from error
+
+
+def _in_words(said: str, block: bytes, first: int, path: str) -> DataError:
+    found = _SAID.search(said)
+    if found is None:
+        return DataError(printable(f"{path} cannot be read as JSON: {said}. Check that it is whole."))
+    column, before, after, other, row = found.groups()
+    filled = [place for place, line in enumerate(block.split(b"\n")) if line.strip()]
+    line = first + filled[min(int(row), len(filled) - 1)]
+    if column:
+        return DataError(
+            printable(
+                f"column {column.replace('/', '.')!r} of {path} must hold values of one kind, got a "
+                f"{after} after a {before} in line {line:,}. Mend that value, or make it null."
+            )
+        )
+    reason = other or "no object"
+    return DataError(
+        printable(f"line {line:,} of {path} must be a JSON object, and is not: {reason}. Mend the line.")
+    )
+
+
+def _check_depth(block: bytes, path: str) -> None:
+    """Refuse brackets that are nested too deeply for a parser that calls itself."""
+    signs = np.frombuffer(block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
+    outside = (np.cumsum(signs == ord('"'), dtype=np.int32) & 1) == 0
+    opened = ((signs == ord("[")) | (signs == ord("{"))) & outside
+    closed = ((signs == ord("]")) | (signs == ord("}"))) & outside
+    depth = np.cumsum(opened.astype(np.int8) - closed.astype(np.int8), dtype=np.int32)
+    if depth.max(initial=0) > _DEEPEST:
+        raise DataError(
+            printable(f"{path} has values nested over {_DEEPEST} deep. Leave them out of the file.")
+        )
+
+
+def _blocks(path: str, content: bytes | None) -> Iterator[tuple[int, bytes]]:
+    """Return whole lines, some at a time, with the number of the first of them."""
+    compression, head = beginning(path, content)
+    with open_text(path, content, compression) as stream:
+        pieces = _checked(stream, path, content, compression is not None)
+        first = 1
+        for block in _lines(pieces, path) if _has_lines(head) else _records(pieces, path):
+            yield first, block
+            first += block.count(b"\n")
+
+
+def _has_lines(head: bytes) -> bool:
+    """Tell whether the first line is an object, and not only the beginning of one or of a list."""
+    first, end, _ = head.lstrip(b"\xef\xbb\xbf \r\n\t").partition(b"\n")
+    try:
+        return isinstance(json.loads(first), dict)
+    except RecursionError:
+        return True  # for the check of depth to refuse
+    except ValueError:
+        return not end and first.startswith(b"{")  # a line longer than the beginning
+
+
+def _checked(stream: Any, path: str, content: bytes | None, compressed: bool) -> Iterator[bytes]:
+    """Read a stream in pieces; one that swells without end is refused."""
+    stored, expanded = stored_size(path, content), 0
+    while piece := stream.read(_BLOCK):
+        expanded += len(piece)
+        if compressed:
+            check_claim(path, expanded, stored, "Expand it yourself if you trust it.", SWELLS)
+        yield piece
+
+
+def _lines(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
+    waiting: list[bytes] = []
+    for piece in pieces:
+        cut = piece.rfind(b"\n") + 1
+        if cut:
+            yield b"".join([*waiting, piece[:cut]])
+            waiting = []
+        waiting.append(piece[cut:])
+        if sum(map(len, waiting)) > _LONGEST:
+            raise DataError(
+                printable(f"{path} has a line of over {_LONGEST:,} bytes. Leave long values out of it.")
+            )
+    last = b"".join(waiting)
+    if last.strip():
+        yield last + b"\n"
+
+
+def _records(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """Return the objects of a list, or those that are written over several lines, one on each line."""
+    lines: list[bytes] = []
+    size = 0
+    for record in _decoded(pieces, path):
+        lines.append(json.dumps(record).encode() + b"\n")
+        size += len(lines[-1])
+        if size > _BLOCK:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
+
+
+def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
+    decoder, text, scan = codecs.getincrementaldecoder("utf-8-sig")(), "", json.JSONDecoder().raw_decode
+    number, least = 1, 0
+    for piece in _and_end(pieces):
+        text += decoder.decode(piece or b"", final=piece is None)
+        if len(text) < least and piece is not None:
+            continue  # of a long record, of which more must be there before it is tried again
+        place = _after(text, 0)
+        while place < len(text):
+            try:
+                record, end = scan(text, place)
+            except RecursionError:
+                raise DataError(
+                    printable(f"{path} has values nested too deeply. Leave them out.")
+                ) from None
+            except json.JSONDecodeError as error:
+                if piece is not None and len(text) - place < _LONGEST:
+                    break
+                raise DataError(
+                    printable(f"record {number:,} of {path} is no JSON: {error.msg}. Check it is whole.")
+                ) from None
+            if not isinstance(record, dict):
+                raise DataError(
+                    printable(f"record {number:,} of {path} must be a JSON object, got {record!r:.20}.")
+                )
+            yield record
+            number += 1
+            place = _after(text, end)
+        text = text[place:]
+        least = 2 * len(text)
+
+
+def _and_end(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
+    yield from pieces
+    yield None
+
+
+def _after(text: str, place: int) -> int:
+    """Return where the next record begins: past commas, white space and the brackets of the list."""
+    found = _BETWEEN.match(text, place)
+    return place if found is None else found.end()

@@ -1,0 +1,85 @@
+"""Noise floors are what metrics are where labels are drawn from the scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from epiloss._typing import Codes, Floats
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Reading
+from epiloss.metrics.measure import measure
+from epiloss.metrics.result import Metrics
+
+FLOORED = (
+    "ece_equal_width", "ece_equal_mass", "maximum_calibration_error", "smooth_ece", "ici", "e50", "e90",
+)  # fmt: skip
+
+
+def measured(scores: Floats, labels: Floats, weights: Floats | None) -> Metrics:
+    return measure(read_problem(labels, scores, None, Reading(), sample_weight=weights))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(2.0, 3.0), (1.0, 20.0)])
+def test_floors_are_what_calibrated_labels_have(shape: tuple[float, float], weighted: bool) -> None:
+    """60 draws of labels: the mean within 4 of its standard errors and 10%, the top 5% roughly."""
+    generator = np.random.default_rng(5)
+    scores = generator.beta(*shape, 1_500)
+    weights = generator.exponential(size=1_500) + 0.1 if weighted else None
+    draws = [
+        measured(scores, (generator.random(1_500) < scores).astype(float), weights) for _ in range(60)
+    ]
+    for name in FLOORED:
+        values = np.array([one[name].value for one in draws])
+        floor = draws[0][name].floor
+        assert floor is not None
+        slack = 4 * values.std(ddof=1) / np.sqrt(60) + 0.1 * values.mean()
+        assert floor.value == pytest.approx(values.mean(), abs=slack), name
+        assert (values > floor.high).mean() <= 0.2, name
+
+
+def test_the_debiased_error_is_small_where_nothing_is_wrong() -> None:
+    """60 draws: squares have a mean of 0 within 4 standard errors, unlike those of the usual ECE."""
+    from epiloss.calibration.level_sets import quantile_level_sets
+    from epiloss.metrics.binned import Bins
+    from epiloss.metrics.rows import ScoredRows
+
+    generator = np.random.default_rng(6)
+    scores = generator.beta(2, 3, 1_000)
+    level_sets = quantile_level_sets(scores, 15)
+    unbiased, usual = [], []
+    for _ in range(60):
+        labels = (generator.random(1_000) < scores).astype(float)
+        bins = Bins.of(ScoredRows(scores, labels), level_sets)
+        unbiased.append(bins.share @ bins.squared)
+        usual.append(bins.share @ bins.gap**2)
+    assert abs(np.mean(unbiased)) < 4 * np.std(unbiased, ddof=1) / np.sqrt(60)
+    assert np.mean(usual) > 8 * np.std(usual, ddof=1) / np.sqrt(60)
+
+
+def test_clusters_raise_the_floor() -> None:
+    """Rows that are copies of each other count once, with or without weights."""
+    generator = np.random.default_rng(7)
+    scores = generator.beta(2, 3, 400)
+    labels = (generator.random(400) < scores).astype(float)
+
+    def floor(times: int, clusters: Codes | None) -> float:
+        problem = read_problem(
+            np.repeat(labels, times), np.repeat(scores, times), None, Reading(), clusters=clusters
+        )
+        found = measure(problem)["ece_equal_width"].floor
+        assert found is not None
+        return found.value
+
+    alone, copies = floor(1, None), floor(4, np.repeat(np.arange(400), 4))
+    assert copies == pytest.approx(alone, rel=0.1)
+    assert floor(4, None) == pytest.approx(alone / 2, rel=0.1)
+
+
+def test_the_seed_alone_decides_what_is_drawn() -> None:
+    generator = np.random.default_rng(8)
+    scores = generator.beta(2, 3, 500)
+    problem = read_problem((generator.random(500) < scores).astype(float), scores, None, Reading())
+    assert measure(problem).to_dict() == measure(problem).to_dict()
+    assert measure(problem, seed=1)["ece_equal_width"] != measure(problem)["ece_equal_width"]
