@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Floats
 from epiloss.datasets import load_census_income
+from ratings_census import benchmark
 
 ADULT_NAMES = (
     "age", "workclass", "weight", "education", "education years", "marital status", "occupation",
@@ -39,10 +39,8 @@ def bundled(folder: Path) -> tuple[Any, NDArray[np.int64], Floats]:
 
 def scored(name: str, folder: Path) -> tuple[Any, NDArray[np.int64], Floats]:
     """Return two thirds of a table, with the scores of a logistic regression of the first third."""
-    sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-    import registry_data
-    import repair_data
-
+    repair_data = benchmark("repair_data")  # which the other one imports
+    registry_data = benchmark("registry_data")
     load: Callable[[Path], Any] = getattr(repair_data, name, None) or getattr(registry_data, name)
 
     def named(where: Path) -> Any:

@@ -66,7 +66,7 @@ CASES = {
     ),
     "missing score, dropped": Case(
         {**PLAIN, "p": changed(P, {150: np.nan, 350: np.nan})},
-        ("rows without a score or a label, left out: 2 of 400.",),
+        ("2 of 400 rows have no score or no label and were left out.",),
         options={"drop_missing": True},
         like="without two rows",
     ),

@@ -100,9 +100,9 @@ class Remark(str):
 
     Examples
     --------
-    >>> remark = Remark("rows-dropped", "3 of 100 rows have no score and were left out.")
+    >>> remark = Remark("rows-dropped", "3 of 100 rows have no score or no label and were left out.")
     >>> remark.code, str(remark)
-    ('rows-dropped', '3 of 100 rows have no score and were left out.')
+    ('rows-dropped', '3 of 100 rows have no score or no label and were left out.')
     """
 
     code: str

@@ -114,7 +114,7 @@ def test_the_first_segment_is_named() -> None:
 def test_a_bound_that_lies_below_zero_tells_nothing(base: Audit) -> None:
     vacuous = verdict(judged(base, loss(-0.01, 0.001), NONE))
     assert vacuous.kind == UNCLEAR
-    assert "cannot be told this way" in str(vacuous)
+    assert "cannot be estimated this way" in str(vacuous)
     assert "method='twin'" in str(vacuous)
     measured = replace(judged(base, loss(-0.01, 0.001), NONE), twin_estimate=loss(-0.01, 0.001))
     assert verdict(measured).kind == FINE

@@ -549,7 +549,7 @@ def test_a_repair_needs_features_which_subgroups_may_stand_beside(data: str, run
     assert len(read_file("out.csv")["p_repaired"]) == N // 2
     alone = run(*command, "--subgroups", "sex", "--exclude", "a", *made, "--force")
     assert alone.code == 2
-    assert "to repair, an audit needs its rows and X" in alone.err
+    assert "a repair needs X and the rows of the audit" in alone.err
 
 
 @pytest.mark.parametrize("name", ["none.json", "data.csv"])

@@ -107,6 +107,20 @@ def test_tests_and_modules_that_pages_name_exist() -> None:
     assert [name for name in named if f"def {name}(" not in tests] == []
 
 
+def test_modules_that_contributors_are_pointed_to_exist_and_say_what_they_are_for() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    table = re.findall(r"^\| .*\? \| (.*) \|$", text, re.MULTILINE)
+    assert len(table) >= 10
+    package = ROOT / "src" / "epiloss"
+    for answer in table:
+        for name in re.findall(r"`([\w/*.]+)`", answer):
+            found = list(package.glob(name.rstrip("/"))) or list(package.glob(f"*/{name}"))
+            assert found, name
+            modules = [one / "__init__.py" if one.is_dir() else one for one in found]
+            texts = [one.read_text("utf-8") for one in modules if one.suffix == ".py"]
+            assert all(text.startswith('"""') for text in texts), name
+
+
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{one.name}" for one in DOCS.glob("*.md"))])
 def test_links_between_files_lead_somewhere(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -22,10 +22,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "edges that are texts": ({"n_bins": ["low", "high"]}, "bin edges must be numbers"),
     "strategy": ({"strategy": "equal"}, "strategy must be 'uniform' or 'quantile', got 'equal'"),
     "task": ({"task": "regression"}, "task must be 'binary', 'top-label', 'classwise' or 'joint', got"),
-    "edges of vectors": ({"task": "joint", "n_bins": [0, 1]}, "takes a number of bins and no recal"),
+    "edges of vectors": (
+        {"task": "joint", "n_bins": [0, 1]},
+        "n_bins must be a number, and recalibrate is not",
+    ),
     "a recalibrated vector": (
         {"task": "joint", "recalibrate": "isotonic"},
-        "takes a number of bins and no recal",
+        "n_bins must be a number, and recalibrate is not",
     ),
     "method": ({"method": "magic"}, "method must be"),
     "rule": ({"rule": "hinge"}, "rule must be"),

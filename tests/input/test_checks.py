@@ -92,13 +92,13 @@ def test_one_score_column_with_texts_as_labels_needs_the_positive_class() -> Non
 
 def test_the_order_of_text_classes_is_told_unless_it_was_given() -> None:
     labels = np.array(["a", "b", "c"])[Y3]
-    told = "the score columns are of 'a', 'b', 'c', in this order; classes= changes it."
+    told = "the score columns are of 'a', 'b', 'c', in this order; pass classes= to change."
     assert told in read(labels, P3).remarks
     assert told not in read(labels, P3, classes=["a", "b", "c"]).remarks
 
 
 def test_a_positive_class_has_no_part_in_other_tasks() -> None:
-    assert "pos_label has no part in task 'top-label'." in read(Y3, P3, pos_label=1).remarks
+    assert "pos_label is ignored for task 'top-label'." in read(Y3, P3, pos_label=1).remarks
     assert not any("no part" in one for one in read(Y, task="top-label", pos_label=1).remarks)
 
 
@@ -109,7 +109,7 @@ def test_rows_without_score_or_label_are_left_out_on_request_and_counted() -> No
     options: dict[str, Any] = {"subgroups": Y, "sample_weight": S, "clusters": np.arange(N)}
     problem = read(labels, scores, X, drop_missing=True, **options)
     expected = read(Y[keep], S[keep], X[keep], **{name: part[keep] for name, part in options.items()})
-    assert problem.remarks[0] == "rows without a score or a label, left out: 2 of 24."
+    assert problem.remarks[0] == "2 of 24 rows have no score or no label and were left out."
     assert problem.remarks[1:] == expected.remarks
     np.testing.assert_array_equal(problem.rows, keep)
     assert problem.clusters is not None
@@ -145,9 +145,7 @@ def test_constant_scores_are_one_level_set_and_remarked_on() -> None:
 def test_weights_that_leave_few_rows_are_remarked_on() -> None:
     weights = np.where(np.arange(N) == 3, 1e6, 1.0)
     said = [one for one in read(sample_weight=weights).remarks if "uneven" in one]
-    assert said == [
-        "weights are so uneven that 24 rows tell as much as 1: standard errors rest on few rows."
-    ]
+    assert said == ["weights are so uneven that 24 rows are worth 1: standard errors rest on few rows."]
     assert not any("uneven" in one for one in read(sample_weight=1 + S).remarks)
 
 
@@ -155,8 +153,8 @@ def test_rows_of_no_weight_and_of_next_to_none_are_told_apart() -> None:
     weights = np.ones(N)
     weights[:2], weights[2:5] = 0, 1e-20
     said = read(sample_weight=weights).remarks
-    assert "rows of weight 0, left out: 2." in said
-    assert "rows of next to no weight beside the largest one, left out: 3." in said
+    assert "rows left out because their weight is 0: 2." in said
+    assert "rows left out because their weight is negligible: 3." in said
 
 
 def test_rows_without_a_cluster_are_refused() -> None:
@@ -468,5 +466,5 @@ def test_the_binary_task_refuses_three_columns() -> None:
 def test_columns_without_any_value_are_named() -> None:
     X = np.column_stack([np.arange(N), np.full(N, NAN), np.where(np.arange(N) == N - 1, 1.0, NAN)])
     said = [one for one in read(Y, S, X).remarks if "no row has a value" in one]
-    assert said == ["no row has a value in column 'x1': nothing is found there."]
+    assert said == ["column 'x1' has no values and is not used."]
     assert not any("no row has a value" in one for one in read(Y, S, X[:, :1]).remarks)

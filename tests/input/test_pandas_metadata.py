@@ -22,7 +22,7 @@ from epiloss.input.features import Features
 from epiloss.input.pandas_metadata import index_columns
 
 N = 600
-REMARK = "is the index of a pandas data frame and is no feature."
+REMARK = "is the index of a pandas data frame and is not used as a feature."
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,13 @@ from epiloss.metrics import ranking
 from epiloss.metrics.binned import Bins, debiased_ece
 from epiloss.metrics.noise import inverted_interval
 from epiloss.metrics.ranking import ValueAndInfluence, auc, average_precision, brier_skill
-from epiloss.metrics.regression import calibration_slope, observed_expected
+from epiloss.metrics.regression import (
+    calibration_intercept,
+    calibration_slope,
+    observed_expected,
+)
 from epiloss.metrics.rows import ScoredRows, wilson
+from metrics import Task, run_task, truth_of
 
 N = 300
 
@@ -139,11 +144,8 @@ def test_gaps_as_small_as_noise_leave_nothing_possible() -> None:
 def test_intervals_hold_the_truth() -> None:
     """200 samples of 1,000 rows; at 95% fewer than 0.90 have a chance below 1e-3 for each metric."""
     names = ("accuracy", "auc", "average_precision", "log_loss", "ece_equal_width", "calibration_slope")
-    from metrics import SETTINGS, Found, Task, run_task, truth_of
-
     setting = "too sure"
-    assert setting in SETTINGS
-    found: list[Found] = [run_task(Task(setting, 1_000, repetition, 1)) for repetition in range(200)]
+    found = [run_task(Task(setting, 1_000, repetition, 1)) for repetition in range(200)]
     truth = truth_of(setting)
     for name in names:
         estimates = [one.measured[name].estimate for one in found]
@@ -153,8 +155,6 @@ def test_intervals_hold_the_truth() -> None:
 
 def test_log_odds_of_half_are_zero() -> None:
     """A model that says 1/2 everywhere has the intercept of the base rate."""
-    from epiloss.metrics.regression import calibration_intercept
-
     labels = np.array([1.0] * 30 + [0.0] * 70)
     found = calibration_intercept(ScoredRows(np.full(100, 0.5), labels), 0.95)
     assert found.value == pytest.approx(logit(0.3), abs=1e-12)

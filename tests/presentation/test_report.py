@@ -401,7 +401,7 @@ def test_one_level_set(sample: Any) -> None:
 
 def test_scores_that_vary_inside_one_level_set_are_told_how_to_part(sample: Any) -> None:
     near = epiloss.audit(sample.y, sample.scores / 100, sample.X, method="partition")
-    assert any("strategy='quantile' parts them" in one for one in near.remarks)
+    assert any("strategy='quantile' divides them" in one for one in near.remarks)
 
 
 def test_weights_and_clusters_are_part_of_the_call(sample: Any) -> None:

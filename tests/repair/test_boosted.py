@@ -127,7 +127,7 @@ def test_a_file_of_an_older_version_is_told_what_to_do(
     fitted[0].save(file)
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 1}))
     with pytest.raises(
-        epiloss.DataError, match=r"has schema 1, and this version reads 2\. Learn it anew"
+        epiloss.DataError, match=r"has schema 1, and this version reads 2\. Learn it again"
     ):
         load_repair(file)
 

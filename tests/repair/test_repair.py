@@ -297,7 +297,7 @@ def test_the_loop_leaves_the_users_recalibrator_unfitted_and_takes_it_again() ->
     first, second = result.repair(own), result.repair(own)
     assert vars(own) == before
     assert not hasattr(own, "repairs_")
-    with pytest.raises(epiloss.OptionError, match="learned nothing yet"):
+    with pytest.raises(epiloss.OptionError, match="not fitted yet"):
         own.predict(sample.scores, sample.X)
     assert first.repair is not own
     assert first.repair is not second.repair
@@ -420,16 +420,16 @@ def test_missing_values_and_logits_give_the_repair_of_complete_probabilities(met
 def test_what_cannot_be_repaired_is_told() -> None:
     sample = Sigmoid().sample(300)
     blind = epiloss.audit(sample.y, sample.scores, n_bins=3)
-    with pytest.raises(epiloss.OptionError, match="needs its rows and X"):
+    with pytest.raises(epiloss.OptionError, match="needs X and the rows of the audit"):
         blind.repair()
     seen = epiloss.audit(sample.y, sample.scores, sample.X, n_bins=3)
     with pytest.raises(epiloss.OptionError, match="part"):
         seen.repair(part=1.0)
     with pytest.raises(epiloss.OptionError, match="method must be"):
         RegionRecalibrator("magic").fit(sample.y, sample.scores, sample.X)
-    with pytest.raises(epiloss.OptionError, match="learner is for"):
+    with pytest.raises(epiloss.OptionError, match="learner needs"):
         RegionRecalibrator("regions", learner=LinearRegression()).fit(sample.y, sample.scores, sample.X)
-    with pytest.raises(epiloss.OptionError, match="learned nothing yet"):
+    with pytest.raises(epiloss.OptionError, match="not fitted yet"):
         RegionRecalibrator().predict(sample.scores, sample.X)
     with pytest.raises(epiloss.OptionError, match="rounds must be at least 1"):
         RegionRecalibrator(rounds=0).fit(sample.y, sample.scores, sample.X)

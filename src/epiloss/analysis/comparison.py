@@ -112,7 +112,7 @@ class Comparison(SavedAsJson):
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **layers
-            Options of :meth:`epiloss.plot.ComparisonDisplay.plot`.
+            Options of :meth:`epiloss.presentation.plot.ComparisonDisplay.plot`.
 
         Returns
         -------

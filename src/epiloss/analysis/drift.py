@@ -48,7 +48,7 @@ class SampleLosses:
 
     See Also
     --------
-    Drift : has one for each data set.
+    epiloss.Drift : has one for each data set.
 
     Examples
     --------

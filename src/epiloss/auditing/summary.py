@@ -164,7 +164,7 @@ def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_row
         why = "as requested; method='twin' needs no bins and evaluates every row"
     else:
         rows = f"{LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
-        why = f"without bins it takes {rows}, and {LEAST_LABELS} of the rarer outcome"
+        why = f"estimates without bins need {rows}, and {LEAST_LABELS} of the rarer outcome"
     return f"Headline: by regions ({why})"
 
 

@@ -64,7 +64,7 @@ class Verdict:
 
     See Also
     --------
-    Audit.verdict : gives it.
+    epiloss.Audit.verdict : gives it.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class _Telling:
     def to_do(self, kind: str) -> str:
         on_average = f"the scores are off on average by {self._size(self.audit.calibration_loss)}"
         if math.isinf(self.audit.calibration_loss.value):
-            on_average = "the score is infinite, as what was given probability 0 has happened"
+            on_average = "the score is infinite, because an outcome with a score of 0 occurred"
         grouping = self._size(self.audit.grouping_loss)
         at_equal = f"at equal scores, probabilities are off by {self._at_least}{grouping}"
         if kind == REPAIR:
@@ -242,7 +242,7 @@ class _Telling:
         high = self.audit.grouping_loss.high
         if high is not None and high < self.matters:
             return f"What stays wrong after that is too small to matter, as far as {self._seen_by} show."
-        return "Whether groups of rows stay wrong after that needs more rows to tell."
+        return "More rows are needed to see whether groups of rows stay wrong after that."
 
     def fine(self) -> str:
         return (
@@ -290,7 +290,7 @@ class _Telling:
             remedy = (
                 "Use method='twin', or more rows" if self._can_learn else "Use fewer, larger subgroups"
             )
-        return f"The grouping loss cannot be told this way: {why}. {remedy}."
+        return f"The grouping loss cannot be estimated this way: {why}. {remedy}."
 
     @property
     def _can_learn(self) -> bool:

@@ -65,7 +65,7 @@ class LevelSetLosses:
 
     See Also
     --------
-    RegionStats.compute, RegionPlan.losses : return it.
+    epiloss.RegionStats.compute, epiloss.RegionPlan.losses : return it.
 
     References
     ----------

@@ -134,8 +134,8 @@ def weightless_remarks(n_zero: int, n: int) -> list[Remark]:
     """Say how many rows have no weight, and how many next to none."""
     remarks = []
     if n_zero:
-        remarks.append(Remark("weight-zero", f"{n_zero:,} rows have weight 0 and were left out."))
+        remarks.append(Remark("weight-zero", f"rows left out because their weight is 0: {n_zero:,}."))
     if n > n_zero:
-        text = f"{n - n_zero:,} rows have negligible weight beside the largest one and were left out."
+        text = f"rows left out because their weight is negligible: {n - n_zero:,}."
         remarks.append(Remark("weight-tiny", text))
     return remarks

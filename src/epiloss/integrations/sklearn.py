@@ -31,7 +31,7 @@ class LossScorer:
 
     See Also
     --------
-    loss_scorer : returns it.
+    epiloss.loss_scorer : returns it.
 
     Examples
     --------

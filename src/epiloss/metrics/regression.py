@@ -17,7 +17,7 @@ from epiloss.metrics.result import LeftOutError, NoiseFloor
 from epiloss.metrics.rows import ScoredRows, on_scale
 
 _CLIP = 1e-7  # from which on scores have log-odds
-_MOST_STEPS, _SMALL = 50, 1e-12  # of Newton's method, and its last step
+_MOST_STEPS, _SMALL = 50, 1e-9  # of Newton's method, and its last step
 _KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
 _POINTS = 200  # of equal mass, at which draws of the curve are compared
 _SEPARATED = "scores separate the outcomes, so that the logistic regression has no solution"
@@ -37,14 +37,20 @@ class LogisticFit:
     ) -> LogisticFit:
         """Fit by Newton's method; influence values make the standard errors robust."""
         coefficients, share = start, rows.share
+        linear = design @ coefficients + offset
         for _ in range(_MOST_STEPS):
-            fitted = expit(design @ coefficients + offset)
-            scores = share * (rows.labels - fitted)
+            fitted = expit(linear)
+            residual = share * (rows.labels - fitted)
             curvature = (design * (share * fitted * (1 - fitted))[:, None]).T @ design
-            step = _solved(curvature, design.T @ scores)
-            coefficients = coefficients + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))
+            step = _solved(curvature, design.T @ residual)
+            along, least = design @ step, _log_loss(rows, linear)
+            size = 1.0
+            while _log_loss(rows, linear + size * along) > least + 1e-12 and size > 1e-6:
+                size /= 2
+            coefficients, linear = coefficients + size * step, linear + size * along
+            # the error that is left is about the square of the last step
             if np.abs(step).max() < _SMALL * max(1.0, float(np.abs(coefficients).max())):
-                return cls(coefficients, design, scores[:, None] * _solved(curvature, design.T).T)
+                return cls(coefficients, design, residual[:, None] * _solved(curvature, design.T).T)
         raise LeftOutError(_SEPARATED)
 
     def covariance(self, clusters: Codes | None) -> Floats:
@@ -53,6 +59,11 @@ class LogisticFit:
         if clusters is not None:
             parts = np.column_stack([np.bincount(clusters, column) for column in parts.T])
         return np.asarray(parts.T @ parts, float)
+
+
+def _log_loss(rows: ScoredRows, linear: Floats) -> float:
+    """Return the log-loss of log-odds."""
+    return rows.mean(np.logaddexp(0, linear) - rows.labels * linear)
 
 
 def _solved(curvature: Floats, right: Floats) -> Floats:

@@ -128,8 +128,8 @@ class Segments(Sequence[Segment]):
 
     See Also
     --------
-    Audit.segments : finds them.
-    Audit.segments_by : finds them in other columns.
+    epiloss.Audit.segments : finds them.
+    epiloss.Audit.segments_by : finds them in other columns.
 
     Examples
     --------

@@ -87,7 +87,7 @@ def _leaves(fields: Any, before: str = "") -> Iterator[Any]:
 
 
 def _only(fields: Any, names: set[str], schema: Any, before: str = "") -> Any:
-    """Return the fields that some columns are made of, those without values of the type in ``schema``."""
+    """Return the fields that make up some columns; those without values have the type in ``schema``."""
     pa = arrow()
     kept = []
     for one in fields:
@@ -128,7 +128,8 @@ def _parsed(block: bytes, first: int, path: str, schema: Any) -> Any:
 def _in_words(said: str, block: bytes, first: int, path: str) -> DataError:
     found = _SAID.search(said)
     if found is None:
-        return DataError(printable(f"{path} cannot be read as JSON: {said}. Check that it is whole."))
+        reason = said.removeprefix("JSON parse error: ").rstrip(".")
+        return DataError(printable(f"{path} cannot be read as JSON: {reason}. Check that it is whole."))
     column, before, after, other, row = found.groups()
     filled = [place for place, line in enumerate(block.split(b"\n")) if line.strip()]
     line = first + filled[min(int(row), len(filled) - 1)]
@@ -240,7 +241,9 @@ def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
                 if piece is not None and len(text) - place < _LONGEST:
                     break
                 raise DataError(
-                    printable(f"record {number:,} of {path} is no JSON: {error.msg}. Check it is whole.")
+                    printable(
+                        f"record {number:,} of {path} is no JSON: {error.msg}. Check that it is whole."
+                    )
                 ) from None
             if not isinstance(record, dict):
                 raise DataError(

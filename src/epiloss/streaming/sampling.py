@@ -144,7 +144,7 @@ def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
         first = int(np.flatnonzero(wrong)[rows[wrong].argmin()])
         raise RowsError(
             FEATURE,
-            f"column {column!r} must have numbers only, as nearly all of its values are",
+            f"column {column!r} must hold numbers, as nearly all of its values are",
             repr(texts[first])[:60],
             (name, int(rows[first])),
             int(wrong.sum()),

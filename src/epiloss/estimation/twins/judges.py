@@ -25,6 +25,7 @@ _EDGE, _RARE = 0.005, 0.1  # that curves are kept from 0 and from 1; of the rate
 _CURVE = 4_096  # scores by which a curve is known
 _CLOSEST = 1e-290  # scores between which a curve is steeper than a number can tell
 _EVENTS = 4.0  # rarer outcomes that a leaf expects at least, where ratios of probabilities count
+FURTHEST = 1.0  # that ``Q`` can be from ``C``; nearer ends would bend the mean of noisy predictions
 MOST_LEARNING = 80_000  # rows that a model learns from
 
 
@@ -172,7 +173,7 @@ class EngineJudge:
         """Return ``Q - C`` by few trees and by all: the engine has predicted steps of log-odds."""
         curve = self.curve(block.scores)
         stages: Floats = curve * (1 - curve) * self.steps(block)
-        return stages
+        return np.clip(stages, -FURTHEST, FURTHEST, out=stages)
 
     def steps(self, block: Block) -> Floats:
         """Return what the engine predicts."""

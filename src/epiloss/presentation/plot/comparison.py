@@ -49,7 +49,7 @@ class ComparisonDisplay:
 
     See Also
     --------
-    Comparison.plot : draws it.
+    epiloss.Comparison.plot : draws it.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class CurveDisplay:
 
     See Also
     --------
-    GroupingDisplay : also shows the regions of each level set.
+    epiloss.GroupingDisplay : also shows the regions of each level set.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class GapsDisplay:
 
     See Also
     --------
-    Audit.segments, Audit.subgroup_gaps : what is shown.
+    epiloss.Audit.segments, epiloss.Audit.subgroup_gaps : what is shown.
 
     Examples
     --------

@@ -65,7 +65,7 @@ class GroupingDisplay:
     See Also
     --------
     Audit.plot : draws it.
-    epiloss.plot.CurveDisplay : the calibration curve without bins.
+    epiloss.presentation.plot.CurveDisplay : the calibration curve without bins.
 
     References
     ----------

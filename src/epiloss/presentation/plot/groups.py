@@ -59,7 +59,7 @@ class HeterogeneityDisplay:
 
     See Also
     --------
-    epiloss.plot.GapsDisplay : gaps given the score itself rather than its level set.
+    epiloss.presentation.plot.GapsDisplay : gaps given the score itself rather than its level set.
 
     Examples
     --------

@@ -52,7 +52,7 @@ class LedgerDisplay:
 
     See Also
     --------
-    epiloss.plot.ComparisonDisplay : several models.
+    epiloss.presentation.plot.ComparisonDisplay : several models.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
     first = next(iter(audits.values()))
     return _page(
         "comparison.html",
-        title or "Which model is nearer to the truth, and in what",
+        title or "Which model is nearer to the truth, and why",
         comparison=comparison,
         audits=audits,
         first=first,

@@ -173,15 +173,16 @@ def recalibration(audit: Audit) -> list[str]:
     """Say what recalibration would and would not fix, in a few sentences."""
     unit = RULES.get(audit.rule, "score")
     bound = audit.is_bound
-    grouping = "The grouping loss, which cannot be seen here without features or subgroups, "
+    grouping = "The grouping loss, which cannot be estimated without features or subgroups, "
     if not is_blind(audit) or not bound:
         grouping = f"The grouping loss, here {_amount(audit.grouping_loss, audit, bound=bound)}, "
     removed = _amount(audit.calibration_loss, audit)
     texts = [
         "Recalibration replaces each score by the rate at which the outcome occurs at that score. It "
         f"can remove the calibration loss, here {removed}, and nothing else.",
-        f"{grouping}stays: rows of equal score get equal new scores, so whatever tells them apart is "
-        "still ignored. It takes a correction by region, better features, or another model.",
+        f"{grouping}stays: rows of equal score get equal new scores, so whatever distinguishes them is "
+        "still ignored. To reduce it, correct the scores by region, or use better features or another "
+        "model.",
     ]
     again = audit.recalibrated
     if again is not None:
@@ -191,7 +192,7 @@ def recalibration(audit: Audit) -> list[str]:
         if math.isfinite(change):
             better = "better" if change < 0 else "worse"
             texts.append(
-                f"Measured with {way} recalibration, learned on rows apart: the {unit} went from "
+                f"Measured with {way} recalibration, learned on other rows: the {unit} went from "
                 f"{number(audit.score.value, spec)} to {number(again.score.value, spec)}, "
                 f"{number(abs(change), spec)} {better}. After it, what the regions find is relative to "
                 "the new level sets, so the two lower bounds need not be equal."
