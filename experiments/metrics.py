@@ -199,21 +199,36 @@ def _line(setting: str, n: int, name: str, truth: float, runs: Sequence[Found]) 
 
 
 def as_table(lines: Sequence[Line]) -> str:
-    """Return the table that is printed."""
-    width = max(len(line.setting) for line in lines)
-    wide = max(len(line.metric) for line in lines)
-    text = [
-        "covered: 95% intervals that hold the truth; floor: mean of the noise floors that were told;",
-        "by chance: mean of the metric where labels were drawn from the scores.",
-        f"{'setting':{width}} {'rows':>6} {'metric':{wide}} {'true':>8} {'mean':>8} {'covered':>7} "
-        f"{'width':>7} {'floor':>7} {'by chance':>9}",
-    ]
-    for line in lines:
-        floor = "" if line.floor != line.floor else f" {line.floor:7.4f} {line.by_chance:9.4f}"
-        text.append(
-            f"{line.setting:{width}} {line.n:>6} {line.metric:{wide}} {line.truth:8.4f} "
-            f"{line.mean:8.4f} {line.covered:7.3f} {line.width:7.4f}{floor}"
-        )
+    """Return a table for each number of rows: coverage, then floors, of each metric and setting."""
+    return "\n\n".join(
+        _table([line for line in lines if line.n == n]) for n in sorted({line.n for line in lines})
+    )
+
+
+def _table(lines: Sequence[Line]) -> str:
+    settings = list(dict.fromkeys(line.setting for line in lines))
+    names = list(dict.fromkeys(line.metric for line in lines))
+    found = {(line.metric, line.setting): line for line in lines}
+    samples = max(line.repetitions for line in lines)
+    letters = [chr(ord("A") + place) for place in range(len(settings))]
+    text = [f"{lines[0].n:,} rows, {samples} samples each"]
+    text += [f"{letter}: {name}" for letter, name in zip(letters, settings, strict=True)]
+
+    def block(title: str, cell: Callable[[Line], str], some: Sequence[str], width: int) -> None:
+        text.extend(["", f"{title:42}" + "".join(f"{letter:>{width}}" for letter in letters)])
+        for name in some:
+            cells = [found.get((name, setting)) for setting in settings]
+            shown = [f"{'' if one is None else cell(one):>{width}}" for one in cells]
+            text.append(f"{name:42}{''.join(shown)}".rstrip())
+
+    block("95% intervals that hold the truth", lambda one: f"{one.covered:.2f}", names, 6)
+    floored = [name for name in names if any(x.metric == name and x.floor == x.floor for x in lines)]
+    block(
+        "noise floor / mean where calibrated",
+        lambda one: f"{one.floor:.4f}/{one.by_chance:.4f}",
+        floored,
+        15,
+    )
     return "\n".join(text)
 
 
@@ -224,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("experiments/output/metrics.csv"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
-    parser.add_argument("--quick", action="store_true", help="500 rows only")
+    parser.add_argument("--quick", action="store_true", help="2,000 rows only")
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
@@ -232,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     todo = [
         Task(setting, n, repetition, options.seed)
         for setting in SETTINGS
-        for n in (SIZES[:1] if options.quick else SIZES)
+        for n in (SIZES[1:2] if options.quick else SIZES)
         for repetition in range(options.repetitions)
     ]
     console = Console(stderr=True)

@@ -98,7 +98,7 @@ CASES = {
     "one-hot": Case({**TWO, "y": np.eye(2)[Y]}, scores=("p0", "p1"), resplit=True, like="plain"),
     "texts without a positive class": Case(
         {**PLAIN, "y": np.array(["no", "yes"])[Y]},
-        ("labels that are texts, 'no', 'yes'", "pos_label="),
+        ("where labels are texts, got 'no', 'yes'", "pos_label="),
         "OptionError",
     ),
     "texts with a positive class": Case(
@@ -109,7 +109,9 @@ CASES = {
         ("at least two classes", "1 in all 400 rows", "The score (brier) of these rows is 0."),
         "DataError",
     ),
-    "constant scores": Case({**PLAIN, "p": np.full(N, 0.3)}, ("all scores are 0.3: there is one",)),
+    "constant scores": Case(
+        {**PLAIN, "p": np.full(N, 0.3)}, ("all scores are 0.3: there is only one level set",)
+    ),
     "copied rows": Case(
         {name: np.tile(part, 2) for name, part in PLAIN.items()},
         ("about 50% of the rows are copies of others", "intervals are too narrow"),

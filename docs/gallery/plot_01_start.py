@@ -41,11 +41,12 @@ print(result)
 #
 # Below it stands how sure that is. **At least** so much is there, with 95% confidence; the p-value
 # says that it is no accident. **At most** so much could be there, whatever the columns do not tell.
-# A part of it is found **by the regions** into which people of about equal score are split, and
-# which you can look at. Regions with few people differ by chance (*bias*), and a bin mixes slightly
-# different scores (*induced*); both are taken off what the regions show (*plugin*).
+# A part of it is found **by the regions** into which people of about equal score are split.
 #
-# The last sentences are the **verdict**: what to do. :doc:`Its rule </verdict>` is a table of six lines.
+# The **segments** are the groups of people that the scores get wrong, in words.
+#
+# The last sentences are the **verdict**: what to do, how large the loss is, and whom it hits most.
+# :doc:`Its rule </verdict>` is a table of four lines.
 #
 # Numbers, not print
 # ------------------
@@ -60,12 +61,11 @@ print(
 # %%
 # Where
 # -----
-# Regions come with a rule in words. ``expected`` is the rate that all people of that score have,
-# and ``label_mean`` the rate of this region, with its 95% interval. P-values are adjusted for how
-# many regions were looked at, so a region can be costly and still not be told from noise.
+# Segments hold people of all scores. Their ``rate`` is compared with ``expected``, the rate of all
+# people with the same scores. They were found and measured on different people, and the gaps are
+# adjusted for the search: :doc:`what is told is on average true </segments>`.
 
-shown = ["rule", "n", "score_mean", "expected", "label_mean", "low", "high", "pvalue_adjusted"]
-result.worst_regions(5).to_pandas()[shown].round(3)
+print(result.segments)
 
 # %%
 # A picture
@@ -77,8 +77,8 @@ result.plot()
 # %%
 # A page to send around
 # ---------------------
-# ``to_html`` writes one file that needs nothing else: the ledger, the diagram with a tooltip on each
-# region, and tables that sort. ``to_json`` writes the same for programs.
+# ``to_html`` writes one file that needs nothing else: the verdict, the ledger, the segments, and the
+# diagram with a tooltip on each point. ``to_json`` writes the same for programs.
 
 import tempfile
 from pathlib import Path

@@ -3,13 +3,13 @@ How to read a grouping diagram
 ==============================
 
 A reliability diagram has one point for each level set of the score. A grouping diagram opens each
-point and shows the regions inside it.
+point and shows what is inside it.
 """
 
 import matplotlib.pyplot as plt
 
 import epiloss
-from epiloss.presentation.plot import CurveDisplay, LedgerDisplay
+from epiloss.presentation.plot import CurveDisplay, GapsDisplay, LedgerDisplay
 from epiloss.simulate import Sigmoid
 
 # %%
@@ -29,27 +29,33 @@ plt.show()
 # %%
 # - The **black curve** is the calibration curve: the rate of positives at each score. On the
 #   diagonal the score is right on average.
-# - Each **point** is a region of rows of about equal score: its height is the rate there. Its
-#   colour is the number of rows, and the **bar** is the 95% interval of the rate.
-# - **Grey** regions are those that cannot be told from their level set: their interval holds its
-#   rate. They are no evidence of anything.
+# - Each level set is parted in two **points**: the rows that are predicted higher than their score
+#   says, and those that are predicted lower. Their heights are the rates of the two halves, and the
+#   **bars** are the 95% intervals.
+# - **Blue** halves are under-predicted: their rate is higher than that of the level set. **Red** ones
+#   are over-predicted. **Grey** ones may be noise, by p-values that are adjusted for their number.
 # - The **strip** above the diagram shows how many rows have each score. A large spread where there
 #   are no rows costs nothing.
 #
-# In each level set the rows were split in two by the feature that separates rates best. It was chosen on
-# half of the rows, and what is drawn is the other half: had the same rows been used for both, the left
-# picture too would show a spread, made of noise alone.
+# The predictions come from models that had not seen the row: no row chose its side. Had the same rows
+# been used for both, the left picture too would show a spread, made of noise alone.
 #
-# More regions
-# ------------
-# Two regions read best. ``partition=None`` draws those of the audit itself, which are a tree's:
-# finer, and each with fewer rows.
+# Other regions
+# -------------
+# ``partition="stump"`` parts each level set by the one feature that separates rates best, learned on
+# half of the rows and drawn on the others. ``partition=None`` draws the regions of the audit itself,
+# which are a tree's: finer, and each with fewer rows.
 
 result.plot(partition=None)
 
 # %%
 # The other pictures
 # ------------------
+# Segments, or the values of a column of subgroups, as bars of their gaps.
+
+GapsDisplay.from_audit(result).plot()
+
+# %%
 # The ledger as a bar: how the score divides. Parts that are small beside the score are drawn enlarged.
 
 LedgerDisplay(result).plot()

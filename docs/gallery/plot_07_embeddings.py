@@ -85,8 +85,8 @@ print(result)
 result.plot()
 
 # %%
-# No two regions of a level set show it: what this network confuses lies along many of its 32
-# features at once, and each tells little. That is why the estimate without bins leads.
+# What this network confuses lies along many of its 32 features at once, and each tells little. Models
+# of all features together part the rows of a level set.
 #
 # On the command line the same is ``epiloss audit digits.parquet --label y --score scores``.
 #

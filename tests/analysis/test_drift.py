@@ -300,7 +300,7 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             GOOD,
             {"task": "classwise"},
             epiloss.OptionError,
-            r"'top-label', got 'classwise'\. For one class",
+            r"'top-label' for drift, got 'classwise'\. For one class",
         ),
         (
             GOOD,

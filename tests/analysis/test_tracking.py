@@ -72,7 +72,7 @@ def test_a_plan_says_what_it_cannot_count() -> None:
     ):
         epiloss.RegionPlan.learn(one.y, one.scores, one.X, level=0.9)
     three = np.full((3, 3), 1 / 3)
-    with pytest.raises(epiloss.OptionError, match="'binary' and 'top-label'"):
+    with pytest.raises(epiloss.OptionError, match="'binary' or 'top-label' for a plan"):
         epiloss.RegionPlan.learn([0, 1, 2], three, np.zeros((3, 1)), task="classwise")
 
 

@@ -250,3 +250,13 @@ def test_an_infinite_score_is_told_in_words() -> None:
     result = epiloss.audit(y, scores, rule="log")
     assert "Recalibrate: the score is infinite" in str(result.verdict)
     assert "inf of" not in str(result)
+
+
+def test_a_loss_between_subgroups_counts_though_the_features_do_not_show_it() -> None:
+    sample = Sigmoid(perturbation="step").sample(4_000)
+    side = np.where(sample.X[:, 0] > sample.X[:, 1], "left", "right")
+    noise = np.random.default_rng(0).normal(size=4_000)
+    result = epiloss.audit(sample.y, sample.scores, noise, subgroups={"side": side})
+    assert (result.grouping_loss.pvalue or 0) > 0.05
+    assert result.verdict.kind == REPAIR
+    assert "(side): " in str(result.verdict)

@@ -84,7 +84,7 @@ def test_pos_label_chooses_the_positive_class() -> None:
 
 def test_one_score_column_with_texts_as_labels_needs_the_positive_class() -> None:
     labels = np.where(Y == 1, "yes", "no")
-    with pytest.raises(OptionError, match=r"'no', 'yes'.* Pass pos_label=, one of the two"):
+    with pytest.raises(OptionError, match=r"'no', 'yes'.* Pass pos_label=, the label whose probability"):
         read(labels)
     assert read(labels, pos_label="yes").remarks == read(Y).remarks
     assert read(labels, classes=["yes", "no"]).classes == ("yes", "no")
@@ -138,7 +138,8 @@ def test_logits_become_probabilities_on_request() -> None:
 
 
 def test_constant_scores_are_one_level_set_and_remarked_on() -> None:
-    assert any("all scores are 0.3: there is one" in one for one in read(Y, np.full(N, 0.3)).remarks)
+    said = read(Y, np.full(N, 0.3)).remarks
+    assert any("all scores are 0.3: there is only one level set" in one for one in said)
     assert not any("all scores" in one for one in read().remarks)
 
 
@@ -308,7 +309,7 @@ def test_rows_of_weight_zero_are_left_out_and_told() -> None:
     assert problem.features is not None
     (groups,) = problem.subgroups.values()
     assert len(problem.weights) == problem.features.n_rows == len(groups.codes) == N - 1
-    assert any("weight 0" in remark for remark in problem.remarks)
+    assert any("weight is 0" in remark for remark in problem.remarks)
     alone = read(sample_weight=np.arange(N), subgroups=Y).groups  # the regions, where there is no X
     assert alone is not None
     np.testing.assert_array_equal(alone.codes, groups.codes)
@@ -465,6 +466,6 @@ def test_the_binary_task_refuses_three_columns() -> None:
 
 def test_columns_without_any_value_are_named() -> None:
     X = np.column_stack([np.arange(N), np.full(N, NAN), np.where(np.arange(N) == N - 1, 1.0, NAN)])
-    said = [one for one in read(Y, S, X).remarks if "no row has a value" in one]
+    said = [one for one in read(Y, S, X).remarks if "has no values" in one]
     assert said == ["column 'x1' has no values and is not used."]
-    assert not any("no row has a value" in one for one in read(Y, S, X[:, :1]).remarks)
+    assert not any("has no values" in one for one in read(Y, S, X[:, :1]).remarks)

@@ -120,7 +120,7 @@ def test_of_several_classes_one_is_named() -> None:
 
 
 def test_a_result_without_rows_has_no_curve(result: Audit) -> None:
-    with pytest.raises(OptionError, match="rows of an audit"):
+    with pytest.raises(OptionError, match="rows of the audit"):
         CurveDisplay.from_audit(replace(result, details=None))
 
 

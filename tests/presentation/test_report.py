@@ -395,7 +395,7 @@ def test_without_features_only_level_sets_are_shown(sample: Any) -> None:
 def test_one_level_set(sample: Any) -> None:
     constant = np.full(len(sample.y), 0.5)
     found = Page(audit_page(epiloss.audit(sample.y, constant, sample.X, method="partition")))
-    assert "all scores are 0.5: there is one level set" in found.text
+    assert "all scores are 0.5: there is only one level set" in found.text
     assert "1 level set," in found.text
 
 

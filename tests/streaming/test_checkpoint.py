@@ -64,7 +64,7 @@ def test_a_checkpoint_of_other_options_is_refused_and_one_that_is_broken_named(
 ) -> None:
     audited(folder, checkpoint=tmp_path)
     for other in ({"n_bins": 10}, {"tolerance": 0.02}, {"subgroups": "city"}):
-        with pytest.raises(epiloss.OptionError, match="of a run with other options"):
+        with pytest.raises(epiloss.OptionError, match="belongs to a run with other options"):
             audited(folder, checkpoint=tmp_path, **other)
     path = tmp_path / "survey.checkpoint"
     path.write_bytes(path.read_bytes()[:1000])

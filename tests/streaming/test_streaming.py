@@ -310,7 +310,7 @@ def test_clusters_are_sampled_whole(whole: Any) -> None:
     assert (np.bincount(problem.clusters) == 5).all()
     assert "sample-only" in [remark.code for remark in result.remarks]
     huge = whole.append_column("user", pa.array(np.zeros(N, int)))
-    with pytest.raises(epiloss.DataError, match=r"clusters must be small.* or subgroups= instead"):
+    with pytest.raises(epiloss.DataError, match=r"clusters must fit into the sample.* use subgroups= instead"):
         epiloss.audit_table(huge, **named)
 
 
@@ -535,7 +535,7 @@ def test_names_of_rows_are_not_learned_from_unless_they_are_asked_for(
 ) -> None:
     some = whole.slice(0, 3_000).select(["a", "b", "city", "score", "label"])
     named = some.append_column("who", pa.array(NAMES[:3_000]))
-    remark = "column 'who' has 3,000 texts in 3,000 rows, too many to learn from: left out."
+    remark = "column 'who' has 3,000 texts in 3,000 rows, too many to learn from, and was left out."
     found = epiloss.audit_table(named, label="label", score="score", row_id="who", method="partition")
     other = epiloss.audit_table(named, label="label", score="score", method="partition")
     assert remark not in found.remarks

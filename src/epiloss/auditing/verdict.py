@@ -116,13 +116,24 @@ class _Telling:
     matters: float
 
     @property
+    def by(self) -> Audit:
+        """The audit, or that by a column of subgroups, whose grouping loss is the largest found."""
+        found = [one for one in self.audit.subgroups.values() if _is_there(one.grouping_loss)]
+        return max([self.audit, *found], key=lambda one: one.grouping_loss.value)
+
+    @property
+    def grouping(self) -> Estimate:
+        return self.by.grouping_loss
+
+    @property
     def total(self) -> Estimate:
         """The sum of calibration and grouping loss, with its standard error."""
-        audit = self.audit
-        calibration, grouping = audit.calibration_loss, audit.grouping_loss
+        audit, calibration, grouping = self.audit, self.audit.calibration_loss, self.grouping
         if self.is_blind:
             return calibration
-        value, parts = calibration.value + grouping.value, audit.influence
+        value, parts = calibration.value + grouping.value, dict(audit.influence)
+        if "grouping_loss" in self.by.influence:
+            parts["grouping_loss"] = self.by.influence["grouping_loss"]
         if {"calibration_loss", "grouping_loss"} <= parts.keys():
             stderr = (parts["calibration_loss"] + parts["grouping_loss"]).stderr()
         elif calibration.stderr is None or grouping.stderr is None:
@@ -176,7 +187,7 @@ class _Telling:
 
     @property
     def _grouping_is_there(self) -> bool:
-        return not self.is_blind and _is_there(self.audit.grouping_loss)
+        return not self.is_blind and _is_there(self.grouping)
 
     def _enough_to_learn(self) -> float:
         """Return from how many rows a loss that matters is mostly learned; known groups need none."""
@@ -213,7 +224,7 @@ class _Telling:
 
     def _action(self) -> str:
         """Return what to do: about each part that counts, or about the larger one."""
-        calibration, grouping = self.audit.calibration_loss, self.audit.grouping_loss
+        calibration, grouping = self.audit.calibration_loss, self.grouping
         least = _PART * self.matters
         recalibrate = _is_there(calibration) and calibration.value >= least
         repair = self._grouping_is_there and grouping.value >= least
@@ -225,13 +236,13 @@ class _Telling:
         on_average = f"the scores are off on average by {self._size(self.audit.calibration_loss)}"
         if math.isinf(self.audit.calibration_loss.value):
             on_average = "the score is infinite, because an outcome with a score of 0 occurred"
-        grouping = self._size(self.audit.grouping_loss)
+        grouping = self._size(self.grouping)
         at_equal = f"at equal scores, probabilities are off by {self._at_least}{grouping}"
         if kind == REPAIR:
             return f"Repair or retrain: {at_equal}.{self._where()}"
         if kind == RECALIBRATE:
             return f"Recalibrate: {on_average}. {self._beyond()}"
-        if self.audit.calibration_loss.value >= self.audit.grouping_loss.value:
+        if self.audit.calibration_loss.value >= self.grouping.value:
             return f"Recalibrate and repair: {on_average}; {at_equal}.{self._where()}"
         return f"Repair and recalibrate: {at_equal}; {on_average}.{self._where()}"
 
@@ -239,7 +250,7 @@ class _Telling:
         """Say what is known of the grouping loss, where the calibration loss is to be mended."""
         if self.is_blind:
             return "Pass features or subgroups to search for groups that stay wrong after that."
-        high = self.audit.grouping_loss.high
+        high = self.grouping.high
         if high is not None and high < self.matters:
             return f"What stays wrong after that is too small to matter, as far as {self._seen_by} show."
         return "More rows are needed to see whether groups of rows stay wrong after that."
@@ -306,7 +317,7 @@ class _Telling:
         return "at least " if self.audit.is_bound and not self.is_blind else ""
 
     def _evidence(self) -> str:
-        pvalue = self.audit.grouping_loss.pvalue
+        pvalue = self.grouping.pvalue
         return f" (p = {pvalue:.2g})" if self._grouping_is_there and pvalue is not None else ""
 
     @property
@@ -340,7 +351,7 @@ class _Telling:
     def _where(self) -> str:
         """Name the first segment, where there is one."""
         audit = self.audit
-        if audit.region_source is RegionSource.SUBGROUPS:
+        if self.by.region_source is RegionSource.SUBGROUPS:
             return _most_of_all(_surest_subgroup(audit))
         if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
             return ""

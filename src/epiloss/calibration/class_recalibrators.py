@@ -93,7 +93,11 @@ class VectorScaling:
             return value, slope + shrinkage * away
 
         found = minimize(
-            loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2_000, "gtol": 1e-9}
+            loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 2_000, "gtol": 1e-9, "ftol": 1e-15},
         )
         self.slopes, self.shifts = np.split(np.asarray(found.x, float), 2)
         return self
