@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "partition": ({"partition": "grid"}, "partition must be"),
     "curve": ({"curve": "spline"}, "curve must be"),
     "learner": ({"learner": 3}, "learner must"),
-    "recalibrate": ({"recalibrate": "beta"}, "recalibrate must be"),
+    "recalibrate": ({"recalibrate": "platt"}, "recalibrate must be"),
     "split": ({"split": 1.0}, "split must lie in"),
     "repeats": ({"repeats": 0}, "repeats must be"),
     "adjust": ({"adjust": "bonferroni"}, "adjust must be"),

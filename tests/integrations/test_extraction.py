@@ -305,7 +305,7 @@ def for_name(name: str) -> Any:
         ("resnet18", {}, "must be a torch.nn.Module or a name such as 'timm:resnet18'"),
         ("keras:resnet18", {}, "got 'keras:resnet18'"),
         (7, {}, "got 7"),
-        ("hf:no/such-model", {}, "nothing is downloaded unless you ask"),
+        ("hf:no/such-model", {}, "models are downloaded only on request"),
         ("torchvision:resnet18", {"pretrained": "IMAGENET9"}, "weights of resnet18 are IMAGENET1K_V1"),
         ("torchvision:resnet17", {}, "torchvision has no model 'resnet17'"),
         ("timm:resnet17", {}, "timm has no model 'resnet17'"),
@@ -449,7 +449,7 @@ def test_fewer_batches_than_there_were_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_extraction_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_text("my thesis")
-    with pytest.raises(DataError, match="no extraction"):
+    with pytest.raises(DataError, match="exists and is not an extraction"):
         epiloss.extract(network(), loader(), path)
     assert path.read_text() == "my thesis"
 

@@ -101,8 +101,9 @@ def audit(
     clusters : array-like of shape (n,), optional
         Patients, users: rows of one cluster may depend on each other (scikit-learn's ``groups``). They
         are never split between learning and evaluation, and standard errors are by cluster.
-    recalibrate : {"isotonic", "sigmoid"} or object with ``fit``/``predict``, optional
-        Also audit the scores recalibrated on the learning rows: ``result.recalibrated``.
+    recalibrate : {"isotonic", "sigmoid", "temperature", "beta"} or object, optional
+        Also audit the scores recalibrated on the learning rows: ``result.recalibrated``. An object has
+        ``fit`` and ``predict``.
     n_bins : int or sequence of edges
         Level sets of the score; at most as many as there are rows.
     strategy : {"uniform", "quantile"}
