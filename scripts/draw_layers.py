@@ -31,6 +31,7 @@ WORDS = {
     "partition": "(features, level set) -> region",
     "estimation": "losses, bounds, intervals and tests",
     "segments": "where it is wrong: groups of rows in words",
+    "metrics": "familiar numbers: AUC, ECE, slope",
     "auditing": "audit(): result, tables, verdict, ledger",
     "streaming": "audit_table(): data larger than memory, engines",
     "repair": "correct the probabilities, measure it, apply it",

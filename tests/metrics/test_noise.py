@@ -39,18 +39,16 @@ def test_floors_are_what_calibrated_labels_have(shape: tuple[float, float], weig
     ]
     few = weighted and shape == (1.0, 20.0)  # about 40 independent positive labels
     for name in FLOORED:
-        if not (few and name in CURVE_ERRORS):
-            check_floor(name, draws)
-    if few:
-        pytest.xfail("the floors of ICI, E50 and E90 are about a third too high for few positives")
+        # those of ICI, E50 and E90 are up to a third too high for few positives, as docs/metrics.md says
+        check_floor(name, draws, too_high=0.45 if few and name in CURVE_ERRORS else 0.0)
 
 
-def check_floor(name: str, draws: list[Metrics]) -> None:
+def check_floor(name: str, draws: list[Metrics], *, too_high: float) -> None:
     values = np.array([one.value(name) for one in draws])
     floor = draws[0][name].floor
     assert floor is not None
     slack = 4 * values.std(ddof=1) / np.sqrt(len(draws)) + 0.1 * values.mean()
-    assert floor.value == pytest.approx(values.mean(), abs=slack), name
+    assert -slack < floor.value - values.mean() < slack + too_high * values.mean(), name
     # bins of a single row take few values, so that many are equal to the quantile
     assert (values > 1.01 * floor.high).mean() <= 0.2, name
 

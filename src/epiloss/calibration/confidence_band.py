@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from epiloss._threads import dot
@@ -40,7 +42,7 @@ def curve_with_band(
     for draw in draws:
         # labels of fewer than one row's worth vary as much more as they are fewer
         noise = (generator.binomial(whole, rate) / whole - rate) * np.sqrt(whole / size)
-        again = DistinctScores(rows.scores, rows.weight, np.clip(rate + noise, 0, 1))
+        again = replace(rows, label_mean=np.clip(rate + noise, 0, 1))
         draw[:] = fitter.fit_distinct(again)(points)
     fitted = curve(points)
     tail = (1 - level) / 2

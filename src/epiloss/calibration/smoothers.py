@@ -112,7 +112,10 @@ class DistinctScores:
         if not self.of_one:
             terms = [self.weight * values for values in terms]
         weight, score, positive = (np.add.reduceat(one, first) for one in (self.weight, *terms))
-        return DistinctScores(score / weight, weight, positive / weight)
+        single = np.diff(first, append=len(self.scores)) == 1
+        if self.of_one_score is not None:
+            single &= self.of_one_score[first]
+        return DistinctScores(score / weight, weight, positive / weight, of_one_score=single)
 
 
 @dataclass(frozen=True)

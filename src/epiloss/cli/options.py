@@ -14,7 +14,7 @@ CHOICES = {  # as in estimation/options.py and the like, which take too long to 
     "strategy": ["uniform", "quantile"],
     "partition": ["tree", "stump", "kmeans"],
     "curve": ["local-linear", "isotonic", "lowess", "nearest"],
-    "recalibrate": ["isotonic", "sigmoid"],
+    "recalibrate": ["isotonic", "sigmoid", "temperature", "beta"],
 }
 _HELP = {
     "task": "What a prediction claims.",

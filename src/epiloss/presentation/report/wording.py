@@ -20,6 +20,7 @@ from epiloss.auditing.verdict import (
     SMALL,
     UNCLEAR,
 )
+from epiloss.calibration.recalibrators import RECALIBRATORS
 from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
 from epiloss.input.problem import RegionSource
@@ -51,7 +52,7 @@ _CURVES = {
 _LEARNED = RegionSource.LEARNED
 _RATES = ("score_mean", "label_mean", "expected")  # of a region
 _SAME_AS_GIVEN = ("strategy", "split", "repeats", "method", "adjust", "confidence_level", "tolerance")
-_SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": ("isotonic", "sigmoid")}
+_SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": tuple(RECALIBRATORS)}
 
 
 def number(value: float | None, spec: str = "z.5f") -> str:
