@@ -111,7 +111,7 @@ def test_what_makes_classes_is_not_interrupted_but_what_comes_after() -> None:
         exec("press()\ndone.append('all')", {"press": press, "done": done})
         wait()
 
-    home = "another file"  # so that this one is below it
+    home = sys._getframe(1).f_code.co_filename  # which calls this test, so that this file is below it
     with pytest.raises(KeyboardInterrupt), interruptible(home):
         inner()
     assert done == ["all"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import resource
+import select
 import shutil
 import stat
 import subprocess
@@ -85,7 +87,14 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(option: str, force: bool, run: An
 
 def test_a_pipe_whose_reader_goes_away_is_told(run: Any) -> None:
     os.mkfifo("pipe")
-    reader = threading.Thread(target=lambda: open("pipe", "rb").close())
+    end = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)  # less than a report
+
+    def go_away() -> None:
+        select.select([end], [], [], 60)  # until something was written
+        os.close(end)
+
+    reader = threading.Thread(target=go_away)
     reader.start()
     code, said = run(*AUDIT, "--report", "pipe", "--force")
     reader.join(10)

@@ -179,7 +179,10 @@ def test_combinations_of_several_columns_are_regions_and_each_column_has_an_audi
     combined = np.array([f"sex={one}, old={other}" for one, other in zip(SEX, OLD, strict=True)])
     found = audit(Y, S, subgroups=made({"sex": SEX, "old": OLD}))
     expected = audit(Y, S, subgroups=combined)
-    assert replace(found, subgroups={}).to_json() == replace(expected, subgroups={}).to_json()
+    one, other = (replace(result, subgroups={}).to_dict() for result in (found, expected))
+    assert list(one.pop("subgroup_gaps")) == ["sex", "old"]
+    assert len(other.pop("subgroup_gaps")) == 1
+    assert one == other
     assert list(found.subgroups) == ["sex", "old"]
     for name, column in (("sex", SEX), ("old", OLD)):
         (alone,) = audit(Y, S, subgroups=column).subgroups.values()

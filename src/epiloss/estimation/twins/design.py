@@ -23,7 +23,8 @@ _WAYS = (
 # from so many rows on: in how many of these ways models are trained; where one is enough, on four parts
 _N_WAYS = ((60_000, 1), (12_000, 5), (6_000, 3), (0, 5))
 _FEW_ROWS, _DEALS = 4_000, 3  # which are dealt several times, as that is cheap
-_MANY_ALIKE, _FEW_ALIKE = 8, 0.02  # rows of one kind on average, and share of rows not alone
+_MANY_ALIKE, _FEW_ALIKE = 30, 0.02  # rows of one kind on average, and share of rows not alone
+_MANY_KINDS, _MANY_OF_FEW = 100, 8  # of fewer kinds of rows so many alike are no copies
 _AGREE = 0.1  # of the spread of labels given the score, that copies have less of among themselves
 _VERY_MANY = 300_000  # rows, for which three parts are enough instead of four
 _MANY_VALUES = 15_000_000  # of features, for which one way is enough work
@@ -114,7 +115,8 @@ def _are_copies(alike: Codes, labels: Floats, scores: Floats) -> bool:
     """
     count = np.bincount(alike)
     n_alike = int(count[count > 1].sum())
-    if n_alike == 0 or len(labels) > _MANY_ALIKE * len(count):
+    most = _MANY_ALIKE if len(count) >= _MANY_KINDS else _MANY_OF_FEW
+    if n_alike == 0 or len(labels) > most * len(count):
         return False
     if n_alike < _FEW_ALIKE * len(labels):
         return True
