@@ -22,6 +22,8 @@ def column_names(table: Any) -> list[Any] | None:
     >>> column_names({"age": [30], "sex": ["f"]}), column_names(np.zeros((1, 2)))
     (['age', 'sex'], None)
     """
+    if hasattr(table, "tocsr"):  # a sparse matrix; one by keys may be a dictionary
+        return None
     if isinstance(table, Mapping):
         return list(table)
     names: Any = getattr(table, "column_names", None)  # pyarrow
