@@ -28,7 +28,16 @@ from threadpoolctl import threadpool_limits
 
 import epiloss
 from epiloss._saving import write_text
-from epiloss.auditing.verdict import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR, kind_of
+from epiloss.auditing.judgement import (
+    BORDERLINE,
+    BOTH,
+    FINE,
+    RECALIBRATE,
+    REPAIR,
+    SMALL,
+    UNCLEAR,
+    kind_of,
+)
 from epiloss.estimation.options import DEFAULTS
 from epiloss.simulate import Sample, Sigmoid
 from repetitions import as_csv, repeated

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 import epiloss
+from epiloss.auditing.judgement import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR
 from epiloss.auditing.result import Audit
-from epiloss.auditing.verdict import (
-    BORDERLINE,
-    BOTH,
-    FINE,
-    RECALIBRATE,
-    REPAIR,
-    SMALL,
-    UNCLEAR,
-    verdict,
-)
+from epiloss.auditing.verdict import verdict
 from epiloss.estimate import Estimate
 from epiloss.input.problem import RegionSource
 from epiloss.partition import Tree
@@ -260,3 +252,19 @@ def test_a_loss_between_subgroups_counts_though_the_features_do_not_show_it() ->
     assert (result.grouping_loss.pvalue or 0) > 0.05
     assert result.verdict.kind == REPAIR
     assert "(side): " in str(result.verdict)
+
+
+def test_by_the_log_loss_sizes_are_shares_of_it(base: Audit) -> None:
+    by_log = replace(base, rule="log", twin_estimate=LARGE)
+    for grouping, calibration, told in (
+        (LARGE, NONE, "0.0100 of the log-loss (95% interval 0.0080 to 0.0120) is lost among rows"),
+        (NONE, LARGE, "is lost because scores are wrong on average"),
+        (NONE, NONE, "at most 0.0012 of the log-loss is lost"),
+        (UNSURE, NONE, "of the log-loss may be lost"),
+    ):
+        assert told in str(verdict(judged(by_log, grouping, calibration)))
+
+
+def test_it_is_said_which_loss_is_there(base: Audit) -> None:
+    assert "there is a grouping loss (p = 0.001)" in str(verdict(judged(base, AROUND, NONE)))
+    assert "there is a calibration loss" in str(verdict(judged(base, NONE, AROUND)))

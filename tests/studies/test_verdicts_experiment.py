@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import verdicts
-from epiloss.auditing.verdict import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR
+from epiloss.auditing.judgement import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR
 from epiloss.simulate import Sigmoid
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epiloss.auditing.verdict import FINE, RECALIBRATE, UNCLEAR
+from epiloss.auditing.judgement import FINE, RECALIBRATE, UNCLEAR
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource

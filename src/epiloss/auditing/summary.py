@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 import numpy as np
 
+from epiloss.auditing.judgement import LABELS_ENOUGH, LABELS_PER_REGION
 from epiloss.auditing.result import Audit, Bounds
 from epiloss.auditing.row_details import RowDetails
 from epiloss.auditing.tables import histogram_table, level_set_table, region_table
-from epiloss.auditing.verdict import LABELS_ENOUGH, LABELS_PER_REGION
 from epiloss.errors import Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.bound import CrossfitBound, sum_of_bounds

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.auditing.ledger import regions_by
-from epiloss.auditing.result import Audit
-from epiloss.auditing.verdict import (
+from epiloss.auditing.judgement import (
     BORDERLINE,
     BOTH,
     FINE,
@@ -20,6 +18,8 @@ from epiloss.auditing.verdict import (
     SMALL,
     UNCLEAR,
 )
+from epiloss.auditing.ledger import regions_by
+from epiloss.auditing.result import Audit
 from epiloss.calibration.recalibrators import RECALIBRATORS
 from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
