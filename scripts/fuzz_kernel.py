@@ -36,7 +36,7 @@ from epiloss._threads import Workers
 from epiloss._typing import Codes
 from epiloss.calibration.smoothers import DistinctScores, WindowedLines
 from epiloss.estimation import influence
-from epiloss.estimation import region_stats as regions
+from epiloss.estimation import region_rows as regions
 from epiloss.estimation.region_stats import RegionStats, RegionSums
 from epiloss.input.features import Features
 from epiloss.partition import forest

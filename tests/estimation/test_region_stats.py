@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
-from epiloss.estimation.region_stats import FIELDS, RegionStats
+from epiloss.estimation.region_rows import FIELDS
+from epiloss.estimation.region_stats import RegionStats
 from epiloss.scoring import Brier, LogLoss, ScoringRule
 
 LAW = settings(deadline=None, derandomize=True, max_examples=40)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import epiloss
 from audit_laws import laws, mostly_audited
 from epiloss import Audit, DataError, OptionError, RegionPlan, RegionStats
-from epiloss.estimation.region_stats import FIELDS
+from epiloss.estimation.region_rows import FIELDS
 from epiloss.partition import Tree
 from epiloss.scoring import resolve_rule
 

@@ -18,7 +18,8 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.layout import blocks
 from epiloss._threads import dot
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.region_stats import INSIDE, RegionStats
+from epiloss.estimation.region_rows import INSIDE
+from epiloss.estimation.region_stats import RegionStats
 from epiloss.scoring import Brier, ScoringRule
 
 _FEW = 60  # rows, of which two regions of 30 cannot be made

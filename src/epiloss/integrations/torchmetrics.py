@@ -9,7 +9,8 @@ import numpy as np
 
 from epiloss.analysis.tracking import RegionPlan
 from epiloss.errors import MissingExtraError
-from epiloss.estimation.region_stats import FIELDS, RegionStats, carried
+from epiloss.estimation.region_rows import FIELDS, carried
+from epiloss.estimation.region_stats import RegionStats
 from epiloss.integrations.extraction.frameworks import import_torchvision
 
 try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from epiloss._threads import Workers
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.region_stats import cluster_weight
+from epiloss.estimation.region_rows import cluster_weight
 from epiloss.input.features import Features
 from epiloss.partition.base import LearningRows
 from epiloss.partition.forest import Forest, grow

@@ -14,7 +14,7 @@ from typing import Any
 
 from epiloss._saving import replacing
 from epiloss.errors import DataError, OptionError, printable
-from epiloss.estimation.region_stats import FIELDS
+from epiloss.estimation.region_rows import FIELDS
 from epiloss.estimation.twins.moments import TwinSums
 from epiloss.sources.arrow import arrow
 from epiloss.streaming.census import Census
