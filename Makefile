@@ -2,9 +2,10 @@
 # make test-slow: the statistical and other long checks.
 # make bench: how fast it is, into docs/speed.md and the README, and how good its trees are (half an hour;
 #   on a quiet machine with two cores; EXTRAS=,peers has LightGBM for the yardstick).
-# make studies: the paper's studies on real networks and data, into docs/studies.md (an hour, once).
+# make studies: the paper's studies on real networks and data, into docs/studies (an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
+# make logs: the tests on logs that lm-evaluation-harness and Inspect write, in an environment of their own.
 # make lowest: the lowest versions that pyproject.toml allows, and some of the tests with them.
 # make dist: build the sdist and the wheel, and run the demo from each.
 PYTHON ?= python3
@@ -61,13 +62,16 @@ clean:
 	rm -rf $(VENV) build dist docs/_build docs/examples docs/generated .pytest_cache .mypy_cache src/epiloss/_kernels/*.so .ruff_cache .hypothesis
 
 # before a release: see RELEASING.md
-.PHONY: lowest dist clean-lowest
+.PHONY: lowest logs dist clean-lowest
 lowest:
 	scripts/test_lowest.sh
+
+logs:
+	PYTHON=$(PYTHON) scripts/test_logs.sh
 
 dist:
 	PYTHON=$(PYTHON) scripts/check_build.sh
 
 clean: clean-lowest
 clean-lowest:
-	rm -rf .venv-lowest
+	rm -rf .venv-lowest .venv-logs

@@ -28,6 +28,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -43,6 +44,7 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import epiloss
+import realistic
 from coverage_settings import Blind
 from coverage_targets import TWIN, Line, Verdict, judge
 from epiloss._random import stream
@@ -57,7 +59,7 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner
 from epiloss.partition.tree import Tree
 from epiloss.scoring import Brier
 from epiloss.simulate import MultiClass, Problem, Sample, Sigmoid
-from repetitions import as_csv, repeated
+from repetitions import as_csv, read_csv, repeated
 
 SETTINGS: Mapping[str, Problem] = {
     "smooth": Sigmoid(),
@@ -82,6 +84,7 @@ REFERENCE_ROWS = 50_000
 MOST_COLUMNS = 100
 ONE_SIDED = 1.645  # standard errors of a one-sided limit at 95%
 PEER_REPETITIONS = 20
+BOUND_REPETITIONS = {1_000: 60, 10_000: 30}  # of the bounds with their targets, which take long
 LEVEL = 0.95
 UNIT = 1e-4  # of the printed table; the CSV is in plain units
 NAN = float("nan")
@@ -109,6 +112,7 @@ class Task:
     seed: int
     with_peer: bool
     rule: str = "brier"
+    with_bounds: bool = True
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,6 @@ def run_task(task: Task) -> Repetition:
     random_state = int(generator.integers(2**31))
     if task.rule != "brier":
         return _without_features(task, binary(sample), random_state)
-    reference = reference_sample(cell.setting, task.seed)
     partitioner = RecordingPartitioner()
     audit = epiloss.audit(
         sample.y,
@@ -289,14 +292,16 @@ def run_task(task: Task) -> Repetition:
     )
     assert audit.partition_bound is not None  # there are features
     rows, truth = binary(sample), true_losses(cell.setting)
-    regions = partition_target(partitioner.partitions, cell.bins, reference)
     outcomes = {
-        "partition": Outcome(audit.partition_bound, regions),
-        "crossfit": _crossfit_outcome(rows, reference, random_state),
         TWIN: Outcome(_twin(sample, random_state), NAN),
         "calibration_loss": Outcome(audit.calibration_loss, truth["calibration_loss"]),
         "score": Outcome(audit.score, truth["score"]),
     }
+    if task.with_bounds:
+        reference = reference_sample(cell.setting, task.seed)
+        regions = partition_target(partitioner.partitions, cell.bins, reference)
+        outcomes["partition"] = Outcome(audit.partition_bound, regions)
+        outcomes["crossfit"] = _crossfit_outcome(rows, reference, random_state)
     return Repetition(cell, outcomes, peer_bound(rows) if task.with_peer else NAN)
 
 
@@ -360,7 +365,14 @@ def tasks(
 ) -> list[Task]:
     """Return the repetitions of every cell, the first few with the peer beside."""
     return [
-        Task(cell, repetition, seed, repetition < peer_repetitions, rule)
+        Task(
+            cell,
+            repetition,
+            seed,
+            repetition < peer_repetitions,
+            rule,
+            repetition < BOUND_REPETITIONS.get(cell.n, repetitions),
+        )
         for cell in cells
         for repetition in range(repetitions)
     ]
@@ -372,7 +384,7 @@ def summarise(repetitions: Iterable[Repetition]) -> list[Line]:
     for one in repetitions:
         by_cell.setdefault(one.cell, []).append(one)
     return [
-        _line(cell, name, found)
+        _line(cell, name, [one for one in found if name in one.outcomes])
         for cell, found in by_cell.items()
         for name in QUANTITIES
         if name in found[0].outcomes
@@ -450,10 +462,11 @@ def as_table(lines: Sequence[Line], peer: bool | None) -> str:
     cells: dict[tuple[str, int], dict[str, Line]] = {}
     for line in lines:
         cells.setdefault((line.setting, line.n), {})[line.quantity] = line
-    width = max(len(name) for name in SETTINGS)
+    width, most = max(len(name) for name in SETTINGS), max(line.repetitions for line in lines)
     text = [
-        f"{lines[0].repetitions} repetitions; losses x 1e-4. Standard error of a frequency near 0.95: "
-        f"{np.sqrt(0.95 * 0.05 / lines[0].repetitions):.3f}.",
+        f"{most} repetitions; losses x 1e-4. Standard error of a frequency near 0.95: "
+        f"{np.sqrt(0.95 * 0.05 / most):.3f}.",
+        *sorted({_fewer(line) for line in lines if line.repetitions < most}),
         "",
     ]
     if any(line.quantity in GROUPING_LOSSES for line in lines):
@@ -491,6 +504,11 @@ def _grouping_table(cells: Mapping[tuple[str, int], Mapping[str, Line]], width: 
     return text
 
 
+def _fewer(line: Line) -> str:
+    share = np.sqrt(0.95 * 0.05 / line.repetitions)
+    return f"{line.quantity} at {line.n:,} rows: {line.repetitions} repetitions, {share:.3f}."
+
+
 def _no_peer() -> list[str]:
     return ["glest is not installed: pip install glest==0.0.1 to see it beside."]
 
@@ -516,7 +534,14 @@ def _share(value: float) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the repetitions, print the tables and save the CSV."""
-    parser = argparse.ArgumentParser(description="Coverage, level, validity and tightness.")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--realistic" in given:  # the scores that people have, with options of their own
+        realistic.main([one for one in given if one != "--realistic"])
+        return
+    parser = argparse.ArgumentParser(
+        description="Coverage, level, validity and tightness.",
+        epilog="--realistic: the scores that people have instead, with the options of realistic.py.",
+    )
     parser.add_argument("--repetitions", type=int, help="default 200")
     parser.add_argument("--output", type=Path, default=Path("experiments/output/coverage.csv"))
     parser.add_argument("--seed", type=int, default=0)
@@ -529,7 +554,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rule", choices=("brier", "log"), default="brier", help="log: no bounds")
     parser.add_argument("--quick", action="store_true", help="4 repetitions of 1,000 rows")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--resume", action="store_true", help="keep the cells that the output has")
+    options = parser.parse_args(given)
     repetitions = options.repetitions
     if repetitions is None:
         repetitions = 4 if options.quick else 200
@@ -540,14 +566,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = SIZES[:1] if options.quick else options.sizes
     cells = [Cell(name, n) for n in sizes for name in options.settings]
     peer_repetitions = PEER_REPETITIONS if peer else 0
-    todo = tasks(
-        cells, repetitions, seed=options.seed, peer_repetitions=peer_repetitions, rule=options.rule
-    )
+    lines = read_csv(options.output, Line) if options.resume else []
+    todo = [cell for cell in cells if (cell.setting, cell.n) not in {line.cell for line in lines}]
     console = Console(stderr=True)
-    runs = repeated(run_task, todo, jobs=options.jobs)
-    bar = track(runs, "repetitions", len(todo), console=console, disable=not console.is_terminal)
-    lines = summarise(bar)
-    write_text(options.output, as_csv(lines))
+    for cell in track(todo, "cells", console=console, disable=not console.is_terminal):
+        runs = tasks(
+            [cell], repetitions, seed=options.seed, peer_repetitions=peer_repetitions, rule=options.rule
+        )
+        lines += summarise(repeated(run_task, runs, jobs=options.jobs))
+        write_text(options.output, as_csv(lines))  # so that a later run can go on from here
+    places = {(cell.setting, cell.n): place for place, cell in enumerate(cells)}
+    lines = sorted((line for line in lines if line.cell in places), key=lambda one: places[one.cell])
     print(as_table(lines, peer))
     if options.rule == "brier":
         print("\n".join(["", "Targets of the twin estimate.", *map(str, verdicts(lines))]))

@@ -28,8 +28,10 @@ from examples_pictures import (
     wrong_everywhere,
 )
 from protocol import Section, accuracy, one_thread, options, progress, write_section
-from study_claims import counted
+from study_claims import counted, holds, left_claim
+from study_verdicts import Statement, by_share
 
+DATA = "known losses"  # in the table of claims
 TITLE = "Counter-examples with known losses"
 ROWS, QUICK_ROWS = 20_000, 4_000
 BINS = (1, 2, 3, 5, 8, 15, 30)
@@ -67,13 +69,13 @@ class Example:
 
     @property
     def bounds(self) -> tuple[tuple[Estimate, Estimate], tuple[Estimate, Estimate]]:
-        """The bounds by trees and cross-fitted, each as given and after isotonic recalibration."""
+        """The losses by trees and by twins, each as given and after isotonic recalibration."""
         after = self.result.recalibrated
         assert after is not None
-        assert self.result.crossfit_bound is not None
-        assert after.crossfit_bound is not None
+        assert self.result.twin_estimate is not None
+        assert after.twin_estimate is not None
         trees = self.result.partition_bound, after.partition_bound
-        return trees, (self.result.crossfit_bound, after.crossfit_bound)
+        return trees, (self.result.twin_estimate, after.twin_estimate)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def example(name: str, problem: Problem, n: int, seed: int) -> Example:
     sample = problem.sample(n, random_state=seed)
     start = time.perf_counter()
     rows = sample.y, sample.scores, sample.X
-    result = epiloss.audit(*rows, method="crossfit", recalibrate="isotonic", random_state=seed)
+    result = epiloss.audit(*rows, recalibrate="isotonic", random_state=seed)
     seconds = time.perf_counter() - start
     return Example(name, problem, sample, problem.truth(), result, seconds)
 
@@ -143,7 +145,7 @@ def table(examples: Sequence[Example]) -> str:
     """Return the losses in markdown: exact, and as estimated."""
     rows = [
         "| | rows | accuracy | CL | CL' | GL, exact | GL, by trees | GL', by trees "
-        "| GL, cross-fitted | GL', cross-fitted | audit |",
+        "| GL, by twins | GL', by twins | audit |",
         "|---|" + "---:|" * 10,
     ]
     for one in examples:
@@ -183,10 +185,10 @@ def never_above(examples: Sequence[Example]) -> str:
 
 def unchanged(examples: Sequence[Example]) -> str:
     """Say for how many examples recalibration leaves the bounds."""
-    trees, crossfit = (counted(one.bounds[kind] for one in examples) for kind in (0, 1))
+    trees, twins = (counted(one.bounds[kind] for one in examples) for kind in (0, 1))
     return (
         f"GL' lies within the 95% interval of GL in {trees.within} of {trees.n} rows by trees and in "
-        f"{crossfit.within} of {crossfit.n} cross-fitted"
+        f"{twins.within} of {twins.n} by twins"
     )
 
 
@@ -206,8 +208,8 @@ def paragraph(examples: Sequence[Example], bins: Sequence[Binned]) -> str:
         f"that any classifier can have ({ours:.4f} of {best:.4f}), and yet its score is the true "
         f"probability nowhere but at 1/2. The estimated calibration losses are at most {worst:.5f}; of "
         f"the true grouping losses the trees find {min(trees):.0%} to {max(trees):.0%}, the "
-        f"cross-fitted bound {min(shares):.0%} to {max(shares):.0%} (an estimate of a bound can come "
-        f"out above it by chance; {never_above(examples)}). They need no recalibration; isotonic "
+        f"twins {min(shares):.0%} to {max(shares):.0%} (an estimate can come out above the truth by "
+        f"chance; {never_above(examples)}). They need no recalibration; isotonic "
         f"regression adds a calibration loss of up to {added:.5f} and leaves the grouping loss: "
         f"{unchanged(examples)}. Binning inflates the grouping loss: in one bin the "
         f"square link shows {few.grouping_loss:.4f} instead of 1/30 = 0.0333, in {many.bins} bins "
@@ -234,8 +236,37 @@ def study(images: Path, seed: int, quick: bool) -> Section:
             link_picture([by_name[name] for name in LINKS], images / "examples-links.png"),
             sigmoid_picture([by_name[name] for name in SIGMOIDS], images / "examples-sigmoids.png"),
         ]
-    findings = [never_above(examples), unchanged(examples)]
-    return Section(TITLE, [], paragraph(examples, bins), pictures, table(examples), findings)
+    text = paragraph(examples, bins)
+    return Section(TITLE, [], text, pictures, table(examples), claims(examples))
+
+
+def claims(examples: Sequence[Example]) -> list[Statement]:
+    """Count what the exact losses say."""
+    twins = [one.bounds[1] for one in examples]
+    wrong = sum(
+        (one.result.calibration_loss.low or 0) <= 0 < (bound.low or 0)
+        for one, (bound, _) in zip(examples, twins, strict=True)
+    )
+    held = sum(
+        holds(bound, one.truth.grouping_loss) for one, (bound, _) in zip(examples, twins, strict=True)
+    )
+    n = len(examples)
+    return [
+        Statement(
+            "A calibrated classifier can have a grouping loss",
+            DATA,
+            f"no calibration loss and a grouping loss are found in {wrong} of {n} problems",
+            by_share(wrong, n),
+        ),
+        Statement(
+            "Twins find the exact grouping loss",
+            DATA,
+            f"it lies within their 95% intervals in {held} of {n} problems",
+            by_share(held, n),
+        ),
+        left_claim(twins, DATA),
+        left_claim([one.bounds[0] for one in examples], DATA, "by trees"),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

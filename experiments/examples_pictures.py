@@ -36,10 +36,10 @@ def _bare(ax: Any) -> None:
 
 def _losses(one: Example) -> str:
     found = one.result
-    assert found.crossfit_bound is not None
+    assert found.twin_estimate is not None
     return (
         f"CL {one.truth.calibration_loss:.4f}, estimated {found.calibration_loss.value:z.4f}\n"
-        f"GL {one.truth.grouping_loss:.4f}, bound {found.crossfit_bound.value:.4f}"
+        f"GL {one.truth.grouping_loss:.4f}, twins {found.twin_estimate.value:.4f}"
     )
 
 

@@ -1,6 +1,6 @@
-"""The paper's text study, and two that run without its data: `python experiments/nlp.py`.
+"""The paper's text study, and three that run without its data: `python experiments/nlp.py`.
 
-    python experiments/nlp.py                        # language identification and WordNet
+    python experiments/nlp.py                        # language identification, WordNet, answers
     python experiments/nlp.py --study lid --quick
     python experiments/nlp.py --study yahoo --yahoo FOLDER --bart FOLDER
 
@@ -32,6 +32,12 @@ def _wordnet(given: Namespace) -> Section:
     return nlp_wordnet.study(given.cache, given.images, given.seed, given.quick)
 
 
+def _answers(given: Namespace) -> Section:
+    import nlp_answers
+
+    return nlp_answers.study(given.cache, given.images, given.seed, given.quick)
+
+
 def _yahoo(given: Namespace) -> Section:
     import nlp_yahoo
 
@@ -46,6 +52,7 @@ def _yahoo(given: Namespace) -> Section:
 STUDIES: Mapping[str, Callable[[Namespace], Section]] = {
     "lid": _lid,
     "wordnet": _wordnet,
+    "answers": _answers,
     "yahoo": _yahoo,
 }
 
@@ -55,8 +62,8 @@ def chosen(given: Namespace) -> list[str]:
     if given.study:
         return list(given.study)
     if given.quick:
-        return ["lid", "yahoo"]
-    return ["lid", "wordnet", *(["yahoo"] if given.yahoo is not None else [])]
+        return ["lid", "answers", "yahoo"]
+    return ["lid", "wordnet", "answers", *(["yahoo"] if given.yahoo is not None else [])]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     matplotlib.use("Agg")
     parser = options("Grouping loss of text classifiers.")
-    parser.add_argument("--study", nargs="+", choices=list(STUDIES), help="default: lid and wordnet")
+    parser.add_argument("--study", nargs="+", choices=list(STUDIES), help="default: all but yahoo")
     parser.add_argument("--yahoo", type=Path, metavar="FOLDER", help="with train.csv and test.csv")
     parser.add_argument("--bart", type=Path, metavar="FOLDER", help="with the weights of BART")
     parser.add_argument(
@@ -78,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             section = STUDIES[name](given)
         except MissingError as missing:
             print(f"{name}: {missing}", file=sys.stderr)
-            failed = failed or not (given.quick and name == "lid")
+            failed = failed or not (given.quick and name in ("lid", "answers"))
             continue
         print(f"{section.title}\n\n{table(section.lines)}\n\n{section.text}\n")
         write_section(section, given.output)

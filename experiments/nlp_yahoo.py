@@ -151,7 +151,7 @@ def study(
     lines = [line for line, _ in found]
     pictures = [
         bars(lines, images / "yahoo-losses.png", "BART on Yahoo Answers: seen and unseen topics"),
-        diagrams([(line.name, one) for line, one in found], images / "yahoo-diagrams.png"),
+        diagrams([(line.name, line, one) for line, one in found], images / "yahoo-diagrams.png"),
     ]
     return Section(TITLE, lines, paragraph(lines), pictures, distances(lines))
 

@@ -1,10 +1,11 @@
 """What all studies share: one protocol, one kind of table, one kind of section.
 
-The protocol is that of the paper's tables (Perez-Lebel, Le Morvan, Varoquaux, "Beyond calibration",
-ICLR 2023): half of the rows learn, the other half evaluates, 15 bins of equal width, a tree in each
-with 30 learning rows per region, and the same again after isotonic recalibration. Our audit lets the
-halves change places and averages. Losses are on the paper's scale, the Brier score summed over both
-classes: twice what ``epiloss.audit`` reports.
+Bounds by trees follow the paper's tables (Perez-Lebel, Le Morvan, Varoquaux, "Beyond calibration", ICLR
+2023): half of the rows learn, the other half evaluates, 15 bins of equal width, a tree in each with 30
+learning rows per region, and the same again after isotonic recalibration. Beside them are estimates by
+twin learners, the default of ``epiloss.audit``, in which all rows learn before and after recalibration.
+Losses are on the paper's scale, the Brier score summed over both classes: twice what ``epiloss.audit``
+reports.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,13 +29,14 @@ import epiloss
 from epiloss import Audit, Estimate
 from epiloss._saving import for_json, write_text
 from epiloss.partition import Tree
+from study_verdicts import Statement, as_table
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
 REGION_RATIO = 30
 OUTPUT, IMAGES = Path("experiments/output"), Path("docs/images/studies")
-COLUMNS = ("CL", "CL'", "GL", "GL'", "cross-fitted", "cross-fitted'")
+COLUMNS = ("CL", "CL'", "GL", "GL'", "twins", "twins'")
 T = TypeVar("T")
-_ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "crossfit", "crossfit_after")
+_ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "twin", "twin_after")
 
 
 class MissingError(Exception):
@@ -51,9 +54,9 @@ class Line:
     cl_after: Estimate
     gl: Estimate
     gl_after: Estimate
-    crossfit: Estimate | None
-    crossfit_after: Estimate | None
-    seconds: float  # of the audit
+    twin: Estimate | None
+    twin_after: Estimate | None
+    seconds: float  # of the audits
     published: Mapping[str, float] | None = None  # by the names accuracy, CL, CL', GL, GL'
     publisher: str = "the paper's"
     induced: float | None = None  # by binning, and subtracted from GL
@@ -94,48 +97,57 @@ def measure(
     publisher: str = "the paper's",
     display: Any = None,
     clusters: Any = None,
-    crossfit: bool = True,
+    twins: bool = True,
 ) -> tuple[Line, Audit]:
-    """Audit one set of predictions by the protocol, and return its line and the audit.
+    """Audit one set of predictions by the protocol, and return its line and the audit by twins.
 
     Rows of one of the ``clusters`` may depend on each other.
     Several columns of ``p`` with whole-numbered labels are classes 0, 1, ... unless named.
     """
     if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
         classes = range(np.shape(p)[1])
+    audited = partial(
+        epiloss.audit,
+        *(y, p, X),
+        task=task,
+        classes=classes,
+        clusters=clusters,
+        display=display,
+        random_state=seed,
+    )
+    line, result = measure_by(name, audited, twins=twins)
+    return replace(line, published=published, publisher=publisher), result
+
+
+def measure_by(
+    name: str, audited: Callable[..., Audit], *, twins: bool = True, known: float | None = None
+) -> tuple[Line, Audit]:
+    """Audit by trees and by twins, and return the line and the latter audit.
+
+    ``audited`` takes further options of an audit. The accuracy may be ``known``.
+    """
     start = time.perf_counter()
+    again = partial(audited, recalibrate="isotonic", partition=Tree(REGION_RATIO))
     with one_thread():
-        result = epiloss.audit(
-            y,
-            p,
-            X,
-            task=task,
-            classes=classes,
-            recalibrate="isotonic",
-            partition=Tree(REGION_RATIO),
-            method="crossfit" if crossfit else "partition",
-            display=display,
-            clusters=clusters,
-            random_state=seed,
-        )
+        trees = again(method="paper")
+        result = again(method="twin") if twins else trees
     seconds = time.perf_counter() - start
-    after = result.recalibrated
+    after, trees_after = result.recalibrated, trees.recalibrated
     assert after is not None
+    assert trees_after is not None
     line = Line(
         name,
         result.n_samples,
-        accuracy(result),
+        accuracy(result) if known is None else known,
         doubled(result.calibration_loss),
         doubled(after.calibration_loss),
-        doubled(result.partition_bound),
-        doubled(after.partition_bound),
-        None if result.crossfit_bound is None else doubled(result.crossfit_bound),
-        None if after.crossfit_bound is None else doubled(after.crossfit_bound),
+        doubled(trees.partition_bound),
+        doubled(trees_after.partition_bound),
+        None if result.twin_estimate is None else doubled(result.twin_estimate),
+        None if after.twin_estimate is None else doubled(after.twin_estimate),
         seconds,
-        published,
-        publisher,
-        SCALE * result.induced,
-        SCALE * after.induced,
+        induced=SCALE * trees.induced,
+        induced_after=SCALE * trees_after.induced,
     )
     return line, result
 
@@ -219,7 +231,7 @@ def _published_cells(published: Mapping[str, float], mark: str) -> list[str]:
 class Section:
     """What a study has to say: a table, pictures, a paragraph, and further tables in ``extra``.
 
-    ``findings`` are sentences on what it was to show, for the head of the page.
+    ``claims`` are what it was to show, for the table on the page of all studies.
     """
 
     title: str
@@ -227,7 +239,7 @@ class Section:
     text: str
     images: Sequence[Path]
     extra: str = ""
-    findings: Sequence[str] = ()
+    claims: Sequence[Statement] = ()
 
     @property
     def slug(self) -> str:
@@ -237,7 +249,9 @@ class Section:
 
 def as_markdown(section: Section, folder: Path) -> str:
     """Return the section for a page in ``folder``, from which pictures are linked."""
-    parts = [f"## {section.title}"]
+    parts = [f"# {section.title}"]
+    if section.claims:
+        parts.append(as_table(section.claims))
     if section.lines:
         parts.append(markdown(section.lines))
     parts += [section.text.strip(), section.extra.strip()]
@@ -254,7 +268,7 @@ def write_section(section: Section, folder: Path) -> Path:
         "title": section.title,
         "text": section.text,
         "extra": section.extra,
-        "findings": list(section.findings),
+        "claims": [claim.to_dict() for claim in section.claims],
         "images": [Path(os.path.relpath(image, folder)).as_posix() for image in section.images],
         "lines": [line.to_dict() for line in section.lines],
     }
@@ -269,9 +283,8 @@ def read_section(path: Path) -> Section:
     plain = json.loads(path.read_text(encoding="utf-8"))
     lines = [Line.from_dict(line) for line in plain["lines"]]
     images = [path.parent / image for image in plain["images"]]
-    return Section(
-        plain["title"], lines, plain["text"], images, plain["extra"], tuple(plain["findings"])
-    )
+    claims = tuple(Statement(**claim) for claim in plain["claims"])
+    return Section(plain["title"], lines, plain["text"], images, plain["extra"], claims)
 
 
 def options(description: str) -> argparse.ArgumentParser:

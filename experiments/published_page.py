@@ -7,7 +7,8 @@ from pathlib import Path
 
 import published_pictures as pictures
 from epiloss._saving import write_text
-from published_statements import HOLDS, IN_PART, NOT, RULES, Statement, as_table, statements
+from published_statements import RULES, statements
+from study_verdicts import as_table, tally
 
 PAGE = Path("docs/studies/published.md")
 INTRODUCTION = """# What the paper printed
@@ -49,23 +50,11 @@ FIGURES = (
 )
 
 
-def verdicts(found: list[Statement]) -> str:
-    """Say how many statements hold.
-
-    Examples
-    --------
-    >>> verdicts([Statement("a", "b", "c", HOLDS)])
-    'Of 1 rows, the statement holds in 1, holds in part in 0, does not hold in 0'
-    """
-    counts = [f"{word} in {sum(one.verdict == word for one in found)}" for word in (HOLDS, IN_PART, NOT)]
-    return f"Of {len(found)} rows, the statement {', '.join(counts)}"
-
-
 def page(images: Path, folder: Path) -> str:
     """Draw the figures into ``images``, and return the page, whose links start in ``folder``."""
     found = statements()
-    parts = [INTRODUCTION, "## Its statements, counted\n", f"{as_table(found)}\n"]
-    parts += [f"{verdicts(found)}. {RULES}\n", "## Its figures, redrawn\n"]
+    parts = [INTRODUCTION, "## Its statements, counted\n", f"{as_table(found, 'counted in print')}\n"]
+    parts += [f"{tally(found)}. {RULES}\n", "## Its figures, redrawn\n"]
     for name, draw, alternative, caption in FIGURES:
         link = Path(os.path.relpath(draw(images / name), folder)).as_posix()
         parts += [f"![{alternative}]({link})\n", f"*{caption}*\n"]

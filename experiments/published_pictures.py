@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from epiloss.presentation.plot.style import BLUE, ORANGE, SKY, faded, matplotlib_modules
 from protocol import Line
-from published_statements import accuracy_correlation, both, rank_correlation
+from published_statements import accuracy_correlation, both
 from published_values import MERGED, RENDITIONS, SNOW, VALIDATION, VISION, printed_on
 from study_pictures import PALE_ORANGE, save
+from study_verdicts import rank_correlation
 
 NAMED = (  # in scatter plots: those of which the text speaks, and the extremes
     *("ConvNeXt Large", "ConvNeXt Tiny", "ViT L-16", "ViT B-16", "EfficientNet-B7"),
@@ -57,7 +58,7 @@ def _losses(ax: Any, data_set: str) -> None:
     ax.set_ylim(-0.7, len(rows) - 0.3)
     ax.set_title(data_set, fontsize=10)
     ax.set_xlabel(UNIT, fontsize=8.5)
-    _open(ax, ("top", "right", "left"))
+    open_axes(ax, ("top", "right", "left"))
 
 
 def accuracies(path: Path) -> Path:
@@ -67,9 +68,9 @@ def accuracies(path: Path) -> Path:
         rows = printed_on(data_set).values()
         _hollow(ax, [one.accuracy for one in rows], [one.gl for one in rows])
         ax.set_title(f"{data_set}: rank correlation {accuracy_correlation(data_set)}", fontsize=9.5)
-        _accuracy_axes(ax)
+        accuracy_axes(ax)
     for ax, data_set in zip(axes.ravel(), VISION, strict=True):
-        _name(ax, [(one.model, one.accuracy, one.gl) for one in printed_on(data_set).values()])
+        name_points(ax, [(one.model, one.accuracy, one.gl) for one in printed_on(data_set).values()])
     return save(figure, path)
 
 
@@ -80,7 +81,7 @@ def shifts(path: Path) -> Path:
     for ax, (first, second) in zip(axes, compared, strict=True):
         _shift(ax, first, second)
     for ax, (first, second) in zip(axes, compared, strict=True):
-        _name(ax, [(one.model, one.gl, other.gl) for one, other in both(first, second)])
+        name_points(ax, [(one.model, one.gl, other.gl) for one, other in both(first, second)])
     return save(figure, path)
 
 
@@ -98,7 +99,7 @@ def _shift(ax: Any, first: str, second: str) -> None:
     above = sum(b > a for a, b in zip(before, after, strict=True))
     found = rank_correlation(before, after)
     ax.set_title(f"{above} of {len(pairs)} above the line; rank correlation {found}", fontsize=9.5)
-    _open(ax, ("top", "right"))
+    open_axes(ax, ("top", "right"))
 
 
 def beside_print(lines: Sequence[Line], path: Path, title: str) -> Path:
@@ -113,9 +114,9 @@ def beside_print(lines: Sequence[Line], path: Path, title: str) -> Path:
     ax.errorbar(*ours.T, yerr=errors, fmt="o", color=BLUE, ms=5, elinewidth=0.8, label="ours")
     _hollow(ax, printed[:, 0], printed[:, 1], "printed in the paper")
     ax.set_title(title, fontsize=10)
-    _accuracy_axes(ax)
+    accuracy_axes(ax)
     ax.legend(frameon=False, fontsize=9)
-    _name(ax, [(line.name, *place) for line, place in zip(lines, ours.tolist(), strict=True)])
+    name_points(ax, [(line.name, *place) for line, place in zip(lines, ours.tolist(), strict=True)])
     return save(figure, path)
 
 
@@ -123,13 +124,13 @@ def _hollow(ax: Any, x: ArrayLike, y: ArrayLike, label: str | None = None) -> No
     ax.plot(x, y, "o", mfc="none", mec=BLUE, ms=6, mew=1.2, label=label)
 
 
-def _name(ax: Any, points: Sequence[tuple[str, float, float]]) -> None:
-    """Write names beside some points, each where it covers neither another nor a point."""
+def name_points(ax: Any, points: Sequence[tuple[str, float, float]], *, every: bool = False) -> None:
+    """Write names beside some points or all, each where it covers neither another nor a point."""
     ax.figure.draw_without_rendering()  # so that places in pixels are known
     marks = ax.transData.transform([(x, y) for _, x, y in points])
     taken: list[Any] = []
     for name, x, y in points:
-        if name not in NAMED:
+        if not every and name not in NAMED:
             continue
         text = ax.annotate(name, (x, y), (0, 0), textcoords="offset points", fontsize=7.5)
         boxes = [_placed(text, place) for place in _PLACES]
@@ -152,7 +153,8 @@ def _covered(box: Any, taken: Sequence[Any], marks: Any, axes: Any) -> float:
     return 10.0 * sum(bool(box.overlaps(one)) for one in taken) + 2.0 * points + 1.0 * outside
 
 
-def _accuracy_axes(ax: Any) -> None:
+def accuracy_axes(ax: Any) -> None:
+    """Name the axes of a picture of grouping loss against accuracy."""
     from matplotlib.ticker import PercentFormatter
 
     ax.axhline(0, color=faded(ax, 0.4), lw=0.8, zorder=0)
@@ -160,9 +162,10 @@ def _accuracy_axes(ax: Any) -> None:
     ax.margins(x=0.2)
     ax.set_xlabel("accuracy")
     ax.set_ylabel("grouping loss, at least")
-    _open(ax, ("top", "right"))
+    open_axes(ax, ("top", "right"))
 
 
-def _open(ax: Any, sides: Iterable[str]) -> None:
+def open_axes(ax: Any, sides: Iterable[str]) -> None:
+    """Hide some sides of the frame."""
     for side in sides:
         ax.spines[side].set_visible(False)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from published_values import (
     DIGIT,
@@ -23,12 +20,25 @@ from published_values import (
     printed_on,
     printed_topics,
 )
+from study_verdicts import (
+    HALF,
+    HOLDS,
+    LARGE,
+    LEVEL,
+    MOST,
+    NEAR,
+    NOT,
+    RATIO,
+    ROUNDING,
+    SMALL,
+    Correlation,
+    Statement,
+    by_change,
+    by_order,
+    by_share,
+    rank_correlation,
+)
 
-HOLDS, IN_PART, NOT = "holds", "holds in part", "does not hold"
-MOST, HALF = 0.9, 0.5  # shares of the networks from which on a statement holds, and holds in part
-SMALL, LARGE = 0.1, 0.5  # changes, in units of the mean grouping loss
-LEVEL = 0.05  # of the test of a rank correlation
-NEAR, RATIO = 0.01, 1.5  # accuracies that are comparable, grouping losses that differ
 RULES = (
     "The paper gives no limits; these are ours, set with the tables in sight. A count *holds* from "
     f"{MOST:.0%} of the networks on and *holds in part* from {HALF:.0%} on. A change is none up to "
@@ -37,64 +47,6 @@ RULES = (
     "positive only. That networks *can* differ holds if a pair does. The networks share images and "
     "families, so the p-values are rough."
 )
-_ROUNDING = 1e-9  # differences of printed decimals are not exact
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement of the paper, the data it is counted in, the count, and whether it holds."""
-
-    text: str
-    data: str
-    count: str
-    verdict: str
-
-
-class Correlation(NamedTuple):
-    """Spearman's rank correlation and its two-sided p-value."""
-
-    rho: float
-    p_value: float
-
-    def __str__(self) -> str:
-        p = "p < 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.3f}"
-        return f"{self.rho:.2f}, {p}"
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
-    """Return how far two columns have the same order.
-
-    Examples
-    --------
-    >>> str(rank_correlation([1, 2, 3, 4], [10, 20, 30, 50]))
-    '1.00, p < 0.001'
-    """
-    found = spearmanr(first, second)
-    return Correlation(float(found.statistic), float(found.pvalue))
-
-
-def by_share(n: int, total: int) -> str:
-    """Return the verdict on a count.
-
-    Examples
-    --------
-    >>> by_share(27, 27), by_share(21, 27), by_share(3, 27)
-    ('holds', 'holds in part', 'does not hold')
-    """
-    share = n / total
-    return HOLDS if share >= MOST else IN_PART if share >= HALF else NOT
-
-
-def by_change(change: float, size: float) -> str:
-    """Return the verdict on a change, which is to be small beside a size."""
-    return HOLDS if change <= SMALL * size else IN_PART if change <= LARGE * size else NOT
-
-
-def by_order(found: Correlation) -> str:
-    """Return the verdict on a rank correlation, which is to be positive."""
-    if found.rho <= 0:
-        return NOT
-    return HOLDS if found.p_value < LEVEL else IN_PART
 
 
 def statements() -> list[Statement]:
@@ -115,7 +67,7 @@ def statements() -> list[Statement]:
 def removed() -> Statement:
     """Count where recalibration leaves no calibration loss."""
     rows = printed()
-    n = sum(one.cl_after <= DIGIT + _ROUNDING for one in rows)
+    n = sum(one.cl_after <= DIGIT + ROUNDING for one in rows)
     before, after = (float(np.mean([getattr(one, name) for one in rows])) for name in ("cl", "cl_after"))
     count = (
         f"CL' is at most {DIGIT} in {n} of {len(rows)} rows; the mean falls from {before:.4f} to "
@@ -165,7 +117,7 @@ def next_to_none() -> Statement:
     """Count the networks whose grouping loss is hardly anything without shift."""
     rows = printed_on(VALIDATION).values()
     limit = 3 * DIGIT
-    n = sum(abs(one.gl) <= limit + _ROUNDING for one in rows)
+    n = sum(abs(one.gl) <= limit + ROUNDING for one in rows)
     low, high = min(one.gl for one in rows), max(one.gl for one in rows)
     count = f"GL is within ±{limit:.3f} for {n} of {len(rows)} networks, from {low:.3f} to {high:.3f}"
     return Statement("Without shift there is next to none", VALIDATION, count, by_share(n, len(rows)))
@@ -204,7 +156,7 @@ def comparable() -> Statement:
     pairs = [
         (one, other)
         for one, other in combinations(rows, 2)
-        if abs(one.accuracy - other.accuracy) <= NEAR + _ROUNDING
+        if abs(one.accuracy - other.accuracy) <= NEAR + ROUNDING
     ]
     n = sum(differ(*pair) for pair in pairs)
     widest = max(pairs, key=lambda pair: abs(pair[0].gl - pair[1].gl))
@@ -220,7 +172,7 @@ def comparable() -> Statement:
 def differ(one: Printed, other: Printed) -> bool:
     """Tell whether one grouping loss is at least ``RATIO`` times the other."""
     low, high = sorted((one.gl, other.gl))
-    return high >= RATIO * low - _ROUNDING
+    return high >= RATIO * low - ROUNDING
 
 
 def topics() -> Iterator[Statement]:
@@ -239,10 +191,3 @@ def both(first: str, second: str) -> Iterator[tuple[Printed, Printed]]:
     one, other = printed_on(first), printed_on(second)
     assert one.keys() == other.keys()
     return ((one[model], other[model]) for model in one)
-
-
-def as_table(rows: Sequence[Statement]) -> str:
-    """Return the statements as a table of markdown."""
-    head = ["| statement | data | counted in print | verdict |", "|---|---|---|---|"]
-    body = [f"| {one.text} | {one.data} | {one.count} | {one.verdict} |" for one in rows]
-    return "\n".join([*head, *body])

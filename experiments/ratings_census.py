@@ -120,8 +120,8 @@ def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
     logistic, boosting = lines
     calibration = logistic.cl.value - boosting.cl.value
     least = gain.value - calibration
-    assert logistic.crossfit is not None
-    assert boosting.crossfit is not None
+    assert logistic.twin is not None
+    assert boosting.twin is not None
     how = "cross-fitted on the same rows" if quick else "trained on the same other half of the rows"
     start = (
         f"The calibration losses are {logistic.cl.value:z.4f} (logistic) and {boosting.cl.value:z.4f} "
@@ -129,7 +129,7 @@ def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
     )
     found = (
         f"{logistic.gl.value:z.4f} by trees with 30 rows a region and "
-        f"{logistic.crossfit.value:z.4f} by the cross-fitted bound"
+        f"{logistic.twin.value:z.4f} by twins"
     )
     if gain.low is None or gain.low <= 0:
         return (
@@ -140,8 +140,8 @@ def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
         f"{start}Boosting has a lower Brier score by {gain:.4f}. Of two models of the same "
         f"features only calibration and grouping loss can differ, so the logistic model's grouping "
         f"loss is at least {least:.4f}, and more by what boosting leaves. The bounds find {found}: "
-        f"{logistic.gl.value / least:z.0%} and {logistic.crossfit.value / least:z.0%} of what is so "
+        f"{logistic.gl.value / least:z.0%} and {logistic.twin.value / least:z.0%} of what is so "
         f"proven. Of boosting itself they find {boosting.gl.value:z.4f} and "
-        f"{boosting.crossfit.value:z.4f}. {kept_by_recalibration(lines)}. There is no figure of "
+        f"{boosting.twin.value:z.4f}. {kept_by_recalibration(lines)}. There is no figure of "
         f"the paper to compare with."
     )

@@ -7,7 +7,8 @@ import io
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
 Found = TypeVar("Found")
@@ -31,3 +32,19 @@ def as_csv(lines: Sequence[Any]) -> str:
     for line in lines:
         writer.writerow(["" if value != value else value for value in vars(line).values()])
     return stream.getvalue()
+
+
+def read_csv(path: Path, kind: type[T]) -> list[T]:
+    """Return the lines that were saved at a path; none where there is no such file."""
+    if not path.exists():
+        return []
+    types = get_type_hints(kind)
+
+    def value(name: str, text: str) -> Any:
+        return types[name]("nan" if text == "" and types[name] is float else text)
+
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            kind(**{name: value(name, text) for name, text in row.items()})
+            for row in csv.DictReader(file)
+        ]

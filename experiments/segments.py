@@ -320,20 +320,27 @@ cost: their share of the rows times the square of the gap, by the Brier score.
 ## How they are found
 
 All pairs of conditions are looked at, over all scores together. The best one is moved to its best
-thresholds and may take a third condition. Then the rows that it holds are set aside, and the search
-goes on. A segment is told if
+thresholds and may take a third condition; a condition is dropped if it adds no more than noise would,
+or less than a tenth of the square of the z-score. Then the rows that it holds are set aside, and the
+search goes on. A segment is told if
 
 - the search finds as much in at most 1 of 20 problems where nothing is there (the search is
   repeated on residuals of random signs),
 - what is found on each four fifths of the rows holds on the other fifth (a z-score of at least 1.28
   over all five),
-- the interval of its gap does not hold 0, and at most half of its rows are in a segment before it.
+- the interval of its gap on the rows that found it does not hold 0, and at most half of its rows are
+  in a segment before it.
 
 The search prefers groups that were lucky. So the gap that is told is smaller than rate less
-expected rate: the square of its z-score is lowered by what the search finds on average where
-nothing is there. The interval is wider, too. Above 20,000 rows, segments are found on some rows and
-measured on all others, and nothing has to be adjusted. The p-values are adjusted for everything
-that was looked at.
+expected rate. First, the square of its z-score is lowered by what the search finds on average where
+nothing is there. Then it is averaged with the gap that the other fifths show, which had no part in
+the search, if that one is smaller; it counts by 1.5 times the share of noise in that square. The
+interval is wider, too, and reaches beyond both gaps; near the limit of what can be seen it may hold
+0. Above 20,000 rows, segments are found on some rows and measured on all others, and
+nothing has to be adjusted. The p-values are adjusted for everything that was looked at.
+
+Conditions are told as a person would: whole numbers as such ("party is 3", "age is 30 to 60", "age >=
+65"), days as days, and thresholds in at most four digits where these part the same rows.
 
 With several classes the label is whether the claimed class is right, and the class may be a
 condition. Rows of an embedding are told by the columns passed as `display=`, or else are clusters,
@@ -350,8 +357,8 @@ expected rate. {draws} draws each.
 
 {planted}
 
-With 2,000 rows a gap of 10 points is at the limit of what can be seen, and what is told there is
-too large.
+With 2,000 rows a gap of 10 points is at the limit of what can be seen. What is told there is still
+somewhat too large: it is told only in draws that were lucky.
 
 Where there is nothing to find:
 

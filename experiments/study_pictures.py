@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,36 @@ from epiloss.presentation.plot.style import (
     ORANGE,
     SKY,
     faded,
-    legend_below,
     matplotlib_modules,
     plain,
     text_colour,
 )
-from protocol import Line, doubled
+from protocol import Line
 
 RESOLUTION = 110  # dots per inch
 PALE_ORANGE = "#F5D48A"  # beside the orange as the sky beside the blue
+GREEN, PALE_GREEN = "#3B6B35", "#A9C9A4"
+
+
+class Kind(NamedTuple):
+    """A loss of a line: its field, its column of print, its words, and colours before and after."""
+
+    name: str
+    column: str
+    label: str
+    colour: str
+    pale: str
+
+    def known(self, line: Line) -> bool:
+        """Tell whether a line has it before and after."""
+        return getattr(line, self.name) is not None and getattr(line, f"{self.name}_after") is not None
+
+
+KINDS = (
+    Kind("cl", "CL", "calibration loss", ORANGE, PALE_ORANGE),
+    Kind("twin", "", "grouping loss by twins", BLUE, SKY),
+    Kind("gl", "GL", "grouping loss by trees, at least", GREEN, PALE_GREEN),
+)
 HIGHEST, ROW = 10.0, 0.75  # inches of all bars, and of those of a line where there is room
 
 
@@ -39,8 +60,8 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2) -> Path:
-    """Draw grouping diagrams side by side, their losses on the scale of the tables."""
+def diagrams(results: Sequence[tuple[str, Line, Audit]], path: Path, columns: int = 2) -> Path:
+    """Draw grouping diagrams side by side, with the losses of their lines."""
     rows = -(-len(results) // columns)
     size = (4.9 * columns, 4.9 * rows)
     figure, axes = matplotlib_modules().subplots(
@@ -49,13 +70,31 @@ def diagrams(results: Sequence[tuple[str, Audit]], path: Path, columns: int = 2)
     for ax in axes.ravel()[len(results) :]:
         ax.set_axis_off()
     drawn = []
-    for ax, (name, result) in zip(axes.ravel(), results, strict=False):
+    for ax, (name, line, result) in zip(axes.ravel(), results, strict=False):
         drawn.append(result.plot(ax))
-        losses = doubled(result.calibration_loss), doubled(result.partition_bound)
-        title = f"{plain(name)}\nCL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"
-        ax.set_title(title, fontsize=9.5)
+        ax.set_title(f"{plain(name)}\n{losses(line)}", fontsize=9.5)
     keep_fullest_legend(drawn, len(results) - columns * (rows - 1))
     return save(figure, path)
+
+
+def losses(line: Line) -> str:
+    """Return both losses of a line, in short."""
+    grouping = line.gl if line.twin is None else line.twin
+    return f"CL {line.cl:z.4f}, GL {grouping:z.4f}"
+
+
+def whiskers(
+    ax: Any, found: Sequence[Estimate], places: NDArray[np.float64], colour: str, label: str
+) -> None:
+    """Draw estimates in a column, with their intervals."""
+    values = [one.value for one in found]
+    ax.errorbar(values, places, xerr=reach(found), fmt="o", ms=4, color=colour, lw=1.1, label=label)
+
+
+def reach(found: Sequence[Estimate]) -> NDArray[np.float64]:
+    """Return how far intervals reach down and up (2, n); a value may lie at the end of its interval."""
+    ends = [[one.value - (one.low or 0), (one.high or 0) - one.value] for one in found]
+    return np.array(ends).clip(0).T
 
 
 def keep_fullest_legend(drawn: Sequence[GroupingDisplay], last: int) -> None:
@@ -72,20 +111,18 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     row = min(ROW, HIGHEST / len(lines))
     narrow = row < 0.5  # no room for two lines of text
     figure, ax = pyplot.subplots(figsize=(7.2, 1.6 + row * len(lines)), layout="constrained")
-    kinds = (
-        ("cl", "CL", "calibration loss", ORANGE, 0.30),
-        ("cl_after", "CL'", "calibration loss after isotonic", PALE_ORANGE, 0.12),
-        ("gl", "GL", "grouping loss, at least", BLUE, -0.12),
-        ("gl_after", "GL'", "grouping loss after isotonic, at least", SKY, -0.30),
-    )
+    kinds = [kind for kind in KINDS if all(kind.known(line) for line in lines)]
+    height = 0.72 / (2 * len(kinds))
     place = np.arange(len(lines))[::-1].astype(float)
-    for name, column, label, colour, offset in kinds:
-        found: list[Estimate] = [getattr(line, name) for line in lines]
-        values = np.array([one.value for one in found])
-        errors = np.array([1.96 * (one.stderr or 0) for one in found])
-        ax.barh(place + offset, values, 0.17, color=colour, label=label)
-        ax.errorbar(values, place + offset, xerr=errors, fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
-        _published(ax, lines, column, place + offset)
+    for k, (name, column, label, *colours) in enumerate(kinds):
+        for after, colour in enumerate(colours):
+            found = [getattr(line, f"{name}_after" if after else name) for line in lines]
+            at = place + 0.36 - height * (2 * k + after + 0.5)
+            words = f"{label}, after isotonic" if after else label
+            values = [one.value for one in found]
+            ax.barh(at, values, 0.95 * height, color=colour, label=words)
+            ax.errorbar(values, at, xerr=reach(found), fmt="none", ecolor=faded(ax, 0.6), lw=0.8)
+            _published(ax, lines, f"{column}'" if after else column, at)
     ax.axvline(0, color=faded(ax, 0.5), lw=0.8)
     between = ", " if narrow else "\naccuracy "
     names = [plain(f"{line.name}{between}{line.accuracy:.3f}") for line in lines]
@@ -98,7 +135,8 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
     ax.set_title(plain(title), fontsize=10)
     for side in ("top", "right", "left"):
         ax.spines[side].set_visible(False)
-    legend_below(ax)
+    handles = ax.get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
     return save(figure, path)
 
 

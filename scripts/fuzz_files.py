@@ -3,7 +3,7 @@
 Usage, from the root of the repository::
 
     python scripts/fuzz_files.py --seconds 60            # all doors, for a minute
-    python scripts/fuzz_files.py --cases 90              # ten cases for each of the nine doors
+    python scripts/fuzz_files.py --cases 90              # some cases for each of the 14 doors
     python scripts/fuzz_files.py --replay 1234           # one case again, with what it says
 
 The undamaged files must end in a result. Each case is made by its number alone. It runs in a process of
@@ -42,6 +42,7 @@ from pyarrow import feather, parquet
 
 import damage
 import epiloss
+import language_model_logs
 from epiloss.repair import load_repair
 from epiloss.sources import whole_files as files
 from epiloss.streaming.checkpoint import sealed, unsealed
@@ -50,6 +51,7 @@ ROOM = 2**30  # bytes that a case may take beside what is loaded
 SECONDS = 30.0  # of a case
 FORK = multiprocessing.get_context("fork")
 N = 300
+PACKS = ("gzip", "zstd", "bz2", "lz4")
 MEMORY = 16_000_000  # so little that the rows of the checkpoint's run do not fit
 
 
@@ -92,7 +94,7 @@ def csv_text() -> bytes:
 def texts() -> Mapping[str, bytes]:
     """Return the text plain and compressed in every way."""
     whole = csv_text()
-    packed = {pack: damage.compress(pack, whole) for pack in ("gzip", "zstd", "bz2", "lz4")}
+    packed = {pack: damage.compress(pack, whole) for pack in PACKS}
     return {"plain": whole, **packed}
 
 
@@ -129,6 +131,36 @@ def arrows() -> Mapping[str, bytes]:
         with pa.ipc.new_stream(sink, coded.schema, options=options) as writer:
             writer.write_table(coded)
         found[f"stream, {pack}"] = sink.getvalue()
+    return found
+
+
+def json_texts() -> Mapping[str, bytes]:
+    """Return the table as JSON: lines, also compressed, and records."""
+    rows = [{**row, "day": str(row["day"])} for row in table().to_pylist()]
+    whole = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    nested = [{**row, "place": [0.5, k % 3]} for k, row in enumerate(rows)]
+    both = [{**row, "id": k, "row": row} for k, row in enumerate(nested)]
+    inner = "".join(json.dumps(row) + "\n" for row in both).encode()
+    return {"plain": whole, "nested": inner, "gzip": damage.compress("gzip", whole)}
+
+
+def samples() -> Mapping[str, bytes]:
+    """Return samples as lm-evaluation-harness writes them."""
+    lines = language_model_logs.harness_lines(80)
+    for line in lines[::2]:
+        line["doc"]["lists"] = [[1, "a"], {"b": None}]
+    whole = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return {"plain": whole, "gzip": damage.compress("gzip", whole)}
+
+
+def inspect_logs(*, archive: bool) -> Mapping[str, bytes]:
+    """Return logs as Inspect writes them, of one and of several epochs."""
+    write = language_model_logs.write_eval_log if archive else language_model_logs.write_json_log
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, options in {"one": (60, 1), "repeated": (40, 3), "clusters": (40, 2)}.items():
+            log = language_model_logs.inspect_samples(*options, vary=name == "clusters")
+            found[name] = write(Path(folder) / "log", log).read_bytes()
     return found
 
 
@@ -184,6 +216,13 @@ def audit_whole(path: Path) -> None:
         audit_of(path)
     else:
         epiloss.audit_table(whole, label="label", score="score", method="partition")
+
+
+def audit_log(path: Path) -> None:
+    """Audit a log of a language model, whose columns are not named."""
+    result = epiloss.audit_table(str(path), method="partition")
+    str(result)
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def read_file(path: Path) -> None:
@@ -247,6 +286,21 @@ DOORS = (
     Door("Arrow", arrows, BINARY_WAYS, audit_file),
     Door("Arrow, whole", arrows, BINARY_WAYS, read_file),
     Door("NPZ", archives, (damage.archive, damage.archive, damage.blindly), audit_whole),
+    Door("JSON lines", json_texts, (damage.lines, damage.lines, damage.blindly), audit_file),
+    Door("JSON, whole", json_texts, (damage.lines, damage.encoded, damage.blindly), read_file),
+    Door("lm-evaluation-harness", samples, (damage.lines, damage.lines, damage.blindly), audit_log),
+    Door(
+        "Inspect, archive",
+        lambda: inspect_logs(archive=True),
+        (damage.trees_in_archive, damage.trees_in_archive, damage.blindly),
+        audit_log,
+    ),
+    Door(
+        "Inspect, JSON",
+        lambda: inspect_logs(archive=False),
+        (damage.tree, damage.tree, damage.blindly),
+        audit_log,
+    ),
     Door("repair", repairs, (damage.tree, damage.tree, damage.tree, damage.blindly), use_repair),
     Door("checkpoint", checkpoints, (damage.blindly, inside, inside), resumed),
 )
@@ -260,8 +314,9 @@ def made(number: int, corpus: Path, folder: Path) -> tuple[Door, str, Path]:
     seed = seeds[int(g.integers(len(seeds)))]
     content = seed.read_bytes()
     ways = door.ways
-    if door.seeds is texts and seed.name != "plain":
-        ways = (damage.recompressed(seed.name, damage.cells), damage.blindly)
+    inner = {texts: damage.cells, json_texts: damage.lines, samples: damage.lines}.get(door.seeds)
+    if inner is not None and seed.name in PACKS:
+        ways = (damage.recompressed(seed.name, inner), damage.blindly)
     way = ways[int(g.integers(len(ways)))]
     content = way(g, content)
     while g.random() < 0.2 and content:

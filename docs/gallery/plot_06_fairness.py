@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import epiloss
-from epiloss.presentation.plot import HeterogeneityDisplay
+from epiloss.presentation.plot import GapsDisplay, HeterogeneityDisplay
 
 data = epiloss.datasets.load_census_income()
 X = pd.DataFrame(data.X)
@@ -49,9 +49,22 @@ models = {"told": scores(X), "not told": scores(X.drop(columns=left_out))}
 # %%
 # Do men and women with the same score have the same rate?
 # --------------------------------------------------------
-# Not the difference of the groups' scores is asked for, nor that of their rates: whether *people
-# of equal score* differ by group. That is calibration within groups; where it holds, the score is
-# sufficient. Pass the groups, fairlearn's ``sensitive_features``, as ``subgroups=``.
+# The question is not whether the groups' scores differ, nor their rates, but whether *people of
+# equal score* differ by group. Pass the groups, fairlearn's ``sensitive_features``, as ``subgroups=``.
+#
+# ============================  =======================================================  ==============
+# criterion                     asks for                                                 measured here
+# ============================  =======================================================  ==============
+# sufficiency, calibration      the same rate at each score, in every group              yes
+# within groups
+# multicalibration              the same over many groups that overlap                   by segments
+#                                                                                        and pairs
+# demographic parity            equal shares of positive decisions                       no
+# equalized odds                equal error rates                                        no
+# ============================  =======================================================  ==============
+#
+# The last two need a decision, which fairlearn's ``MetricFrame`` compares. Where base rates differ,
+# no useful model satisfies all of them [1]_.
 
 audits = {name: epiloss.audit(y, p, subgroups=sex) for name, p in models.items()}
 print(audits["not told"])
@@ -70,6 +83,28 @@ for name, one in audits.items():
 
 display = HeterogeneityDisplay.from_audits({"not told": audits["not told"]})
 display.plot()
+
+# %%
+# ``result.subgroup_gaps`` has a row for each value of each column: its rate, the rate of all rows with
+# equal scores (*expected*), and the gap between the two. With features, it also has the calibration and
+# grouping loss *inside* each value: what an audit of these rows alone finds. Gaps are averages over
+# scores, in which too high and too low can cancel; losses do not cancel.
+
+features = X.loc[~train]
+by_value = epiloss.audit(y, models["not told"], features, subgroups=features[["sex", "race"]])
+shown = ["subgroup", "n", "rate", "expected", "gap", "pvalue_adjusted"]
+losses = ["calibration_loss", "grouping_loss"]
+by_value.subgroup_gaps["sex"].to_pandas()[[*shown, *losses]].round(4)
+
+# %%
+# Pairs of columns on request, as the intersections of fairlearn's ``MetricFrame``:
+
+by_value.subgroup_intersections("sex", "race").to_pandas()[shown].round(4)
+
+# %%
+# The same as bars; grey is what may be noise.
+
+GapsDisplay.from_audit(by_value, subgroups=["sex", "race"]).plot()
 
 # %%
 # The diagram has a point for each group in each level set.
@@ -97,6 +132,9 @@ table[["model", "subgroup", "n", "difference", "low", "high"]].round(4)
 # Groups that nobody thought of
 # -----------------------------
 # Known groups answer known questions. With features the audit looks for groups by itself, and
-# names them by rules: the worst regions on :doc:`the first page <plot_01_start>`. If a sensitive
-# attribute is among the features, its intersections with others are found that way. :doc:`A repair
-# <plot_11_repair>` by region then takes the difference out.
+# names them in words: the segments on :doc:`the first page <plot_01_start>`. If a sensitive attribute
+# is among the features, its intersections with others are found that way. :doc:`A repair
+# <plot_11_repair>` then takes the difference out.
+#
+# .. [1] Kleinberg, Mullainathan and Raghavan, "Inherent trade-offs in the fair determination of risk
+#    scores", ITCS 2017; Chouldechova, "Fair prediction with disparate impact", Big Data 5, 2017.

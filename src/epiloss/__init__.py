@@ -10,13 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from epiloss.analysis.changes import Changes as Changes
     from epiloss.analysis.comparison import Comparison as Comparison
     from epiloss.analysis.comparison import compare as compare
     from epiloss.analysis.drift import Drift as Drift
     from epiloss.analysis.drift import drift as drift
     from epiloss.analysis.regret import Regret as Regret
     from epiloss.analysis.regret import regret as regret
+    from epiloss.analysis.saved import load_result as load_result
+    from epiloss.analysis.track import track as track
     from epiloss.analysis.tracking import RegionPlan as RegionPlan
+    from epiloss.analysis.tracking_result import Tracking as Tracking
     from epiloss.auditing.result import Audit as Audit
     from epiloss.auditing.result import Bounds as Bounds
     from epiloss.auditing.run import audit as audit
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from epiloss.scoring import Brier as Brier
     from epiloss.scoring import LogLoss as LogLoss
     from epiloss.scoring import ScoringRule as ScoringRule
+    from epiloss.sources.logs.find import read_log as read_log
     from epiloss.streaming.run import audit_table as audit_table
     from epiloss.table import Table as Table
 
@@ -47,6 +52,7 @@ _HOMES = {
     "Audit": "auditing.result",
     "Bounds": "auditing.result",
     "Brier": "scoring",
+    "Changes": "analysis.changes",
     "Comparison": "analysis.comparison",
     "DataError": "errors",
     "Drift": "analysis.drift",
@@ -67,14 +73,19 @@ _HOMES = {
     "drift": "analysis.drift",
     "extract": "integrations.extraction",
     "load_repair": "repair",
+    "load_result": "analysis.saved",
     "loss_scorer": "integrations.sklearn",
+    "read_log": "sources.logs.find",
     "regret": "analysis.regret",
+    "track": "analysis.track",
+    "Tracking": "analysis.tracking_result",
 }
 _MODULES = {
     "datasets": "datasets",
     "partition": "partition",
     "plot": "presentation.plot",
     "simulate": "simulate",
+    "testing": "testing",
 }
 
 __all__ = [*_HOMES, *_MODULES]

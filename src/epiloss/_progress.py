@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -29,9 +29,14 @@ def in_notebook() -> bool:
 def working(what: str, verbose: bool | None = None) -> Iterator[None]:
     """Show what a call is doing, once it has taken a few seconds; with ``verbose`` from the start.
 
-    Inside another call that shows its progress, nothing more is shown.
+    Inside another call that shows its progress, it is a stage of that one.
     """
-    if _STATUS.get() is not None or not is_shown(verbose):
+    outer = _STATUS.get()
+    if outer is not None:
+        with outer.inside(what):
+            yield
+        return
+    if not is_shown(verbose):
         yield
         return
     status = _Status(what, 0.0 if verbose else _PATIENCE)
@@ -50,6 +55,14 @@ def stage(text: str) -> None:
         status.update(text)
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """Hide the line of progress while something else is printed."""
+    status = _STATUS.get()
+    with nullcontext() if status is None else status.hidden():
+        yield
+
+
 class _Status:
     """A line that turns on a terminal or in a notebook; plain lines elsewhere."""
 
@@ -62,8 +75,34 @@ class _Status:
         self._timer.start()
 
     def update(self, text: str) -> None:
+        self._say_now(f"{self._what}: {text}")
+
+    @contextmanager
+    def inside(self, what: str) -> Iterator[None]:
+        """Say what a call inside of this one does, with its stages."""
+        outer, self._what = self._what, what
+        self._say_now(what)
+        try:
+            yield
+        finally:
+            self._what = outer
+            self._say_now(outer)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Make room for a bar."""
+        shown = self._shown if hasattr(self._shown, "stop") else None
+        if shown is not None:
+            shown.stop()
+        try:
+            yield
+        finally:
+            if shown is not None:
+                shown.start()
+
+    def _say_now(self, text: str) -> None:
         with self._lock:
-            self._text = f"{self._what}: {text}"
+            self._text = text
             if self._shown is not None:
                 self._say()
 
@@ -115,7 +154,10 @@ def counted(what: str, n_rows: int | None, verbose: bool | None = None) -> Itera
 
     rows = Rows(table_column=Column(no_wrap=True))
     columns = (TextColumn("{task.description}"), BarColumn(16), rows, TimeRemainingColumn())
-    with Progress(*columns, console=_console(), transient=True) as bar:
+    with (
+        paused(),
+        Progress(*columns, console=_console(), transient=True) as bar,
+    ):
         task = bar.add_task(what, total=n_rows)
         yield lambda rows: bar.advance(task, rows)
 

@@ -29,7 +29,7 @@ def seed_of(random_state: RandomState) -> int:
 
 _STREAMS = (
     "splits", "curves", "trees", "crossfit", "drawn labels", "ratings", "bands", "repair", "regret",
-    "twin", "segments",
+    "twin", "segments", "track",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import math
 import os
@@ -121,6 +122,60 @@ class SavedAsJson(ABC):
         text = json.dumps(self.to_dict(), indent=1, allow_nan=False)
         if path is not None:
             write_text(path, text + "\n")
+        return text
+
+
+class SavedAsPage(ABC):
+    """A result that can be written as a page."""
+
+    @abstractmethod
+    def _page(self, **about: Any) -> str:
+        """Return the page; ``about`` is what :meth:`to_html` takes."""
+
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        data: str | None = None,
+        date: str | datetime.date | None = None,
+        command: str | None = None,
+        **sections: Any,
+    ) -> str:
+        """Return the result as a page that needs nothing else, and write it to ``path`` if given.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            The file to write.
+        title : str, optional
+            The title of the page.
+        model, data : str, optional
+            What was audited: named at the top of the page.
+        date : str or date, optional
+            By default today; an empty text leaves it out.
+        command : str, optional
+            The command that was run, shown in place of the Python call.
+        **sections
+            Of an audit, ``intersections``: columns of subgroups whose combinations are listed, such as
+            ``[("race", "sex")]``.
+
+        Returns
+        -------
+        str
+            The page.
+
+        Examples
+        --------
+        Of any result::
+
+            result.to_html("report.html", title="Readmissions", model="logistic, 2026-03")
+        """
+        about = {"title": title, "model": model, "data": data, "date": date, "command": command}
+        text = self._page(**about, **sections)
+        if path is not None:
+            write_text(path, text)
         return text
 
 

@@ -130,3 +130,6 @@ class Workers:
     def run(self, work: Callable[[Item], Fitted], items: Iterable[Item]) -> list[Fitted]:
         """Return ``[work(item) for item in items]``."""
         return list(map(work, items) if self._pool is None else self._pool.map(work, items))
+
+
+ALONE = Workers(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class DataError(ValueError):
@@ -119,6 +120,11 @@ class Remark(str):
     def to_dict(self) -> dict[str, str]:
         """Return code and text."""
         return {"code": self.code, "text": str(self)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Remark:
+        """Return the remark that ``to_dict`` described."""
+        return cls(str(plain["code"]), str(plain["text"]))
 
 
 class OptionError(ValueError):

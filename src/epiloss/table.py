@@ -123,8 +123,13 @@ class Table:
         """
         return Table(Columns(self.columns).take(rows))
 
-    def rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield the rows, each as a mapping of column names to values.
+
+        Parameters
+        ----------
+        *names : str
+            The columns; by default all. Columns that are left out are not computed.
 
         Yields
         ------
@@ -132,7 +137,7 @@ class Table:
             The values of one row.
         """
         for i in range(len(self)):
-            yield {name: self[name][i] for name in self}
+            yield {name: self[name][i] for name in names or self}
 
     def __str__(self) -> str:
         """Return the table as lines of text, its first and last rows where it is long."""

@@ -27,7 +27,7 @@ LAYERS = (
     ("repair",),
     ("analysis",),
     ("presentation",),
-    ("integrations",),
+    ("integrations", "testing"),
     ("datasets",),
     ("cli",),
     ("__init__", "__main__"),
@@ -39,6 +39,10 @@ EXCEPTIONS = {
     ("epiloss.auditing.result", "epiloss.repair"),
     ("epiloss.auditing.result", "epiloss.integrations"),
     ("epiloss.analysis.comparison", "epiloss.presentation"),
+    ("epiloss.analysis.drift", "epiloss.presentation"),
+    ("epiloss.analysis.regret", "epiloss.presentation"),
+    ("epiloss.analysis.tracking_result", "epiloss.presentation"),
+    ("epiloss.repair.evaluate", "epiloss.presentation"),
     ("epiloss.presentation.report.wording", "epiloss"),  # the version
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import epiloss
 from epiloss._typing import Codes, Floats
 from epiloss.calibration.class_recalibrators import (
     ClassTemperature,
+    RecalibratedTogether,
     VectorScaling,
     resolve_class_recalibrator,
 )
@@ -188,18 +190,87 @@ def test_an_audit_takes_the_recalibrator_by_name(name: str) -> None:
     assert result.options["recalibrate"] == name
 
 
-@pytest.mark.parametrize("name", ["temperature", "beta"])
-def test_classes_are_recalibrated_one_by_one(name: str) -> None:
-    sample = MultiClass().sample(1_500)
-    result = epiloss.audit(
-        sample.y, sample.scores, task="classwise", recalibrate=name, method="partition"
-    )
+def too_sure_of_classes(n: int = 2_000) -> tuple[Codes, Floats, Floats]:
+    """Return labels, features and scores that are too far from even."""
+    sample = MultiClass().sample(n)
+    return sample.y, sample.X, softmax(2 * np.log(np.maximum(sample.scores, 1e-6)), axis=1)
+
+
+@pytest.mark.parametrize("task", ["classwise", "top-label"])
+@pytest.mark.parametrize("name", ["isotonic", "sigmoid", "beta", "temperature", "vector"])
+def test_every_recalibrator_cures_scores_of_classes_that_are_too_sure(name: str, task: str) -> None:
+    y, _, scores = too_sure_of_classes()
+    result = epiloss.audit(y, scores, task=task, recalibrate=name, method="partition")
     assert result.recalibrated is not None
-    assert np.isfinite(result.recalibrated.calibration_loss.value)
+    assert result.recalibrated.calibration_loss.value < result.calibration_loss.value / 3
+
+
+@pytest.mark.parametrize("name", ["temperature", "vector"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("method", ["partition", "twin"])
+def test_classes_are_recalibrated_together_by_rows_that_are_not_evaluated(
+    name: str, weighted: bool, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The score is that of the recalibrated vectors, each half fitted on the other."""
+    y, X, scores = too_sure_of_classes(600)
+    weights = np.random.default_rng(0).exponential(size=600) + 0.1 if weighted else None
+    fitted: list[tuple[Codes, Floats | None]] = []
+    learn = RecalibratedTogether._all_learned_on
+
+    def recorded(self: RecalibratedTogether, rows: Codes) -> Floats:
+        if rows.tobytes() not in self.found:
+            fitted.append((rows, None if self.weights is None else self.weights[rows]))
+        return learn(self, rows)
+
+    monkeypatch.setattr(RecalibratedTogether, "_all_learned_on", recorded)
+    options: dict[str, Any] = {"task": "classwise", "recalibrate": name, "method": method}
+    result = epiloss.audit(y, scores, X, sample_weight=weights, **options)
+    assert len(fitted) == 2, "once for each half, not for each class"
+    halves = [rows for rows, _ in fitted]
+    assert sorted(np.concatenate(halves)) == list(range(600))
+    hit = (y[:, None] == np.arange(scores.shape[1])).astype(float)
+    losses = []
+    for (learned, some), held_out in zip(fitted, halves[::-1], strict=True):
+        model = resolve_class_recalibrator(name).fit(scores[learned], y[learned], some)
+        error = ((model.predict(scores[held_out]) - hit[held_out]) ** 2).sum(axis=1)
+        losses.append(np.average(error, weights=None if weights is None else weights[held_out]))
+    assert result.recalibrated is not None
+    # each half counts by its rows, or their weight
+    assert min(losses) <= result.recalibrated.score.value <= max(losses)
+    assert result.recalibrated.score.value == pytest.approx(np.mean(losses), rel=2e-3)
+
+
+def test_scaling_a_vector_has_no_meaning_for_one_score() -> None:
+    sample = Sigmoid().sample(300)
+    with pytest.raises(OptionError, match=r"'vector' needs the scores of several classes.*'beta'"):
+        epiloss.audit(sample.y, sample.scores, recalibrate="vector")
+    several = MultiClass().sample(300)
+    for name in ("temperature", "vector"):
+        with pytest.raises(OptionError, match="'joint' conditions on the whole score vector"):
+            epiloss.audit(several.y, several.scores, task="joint", recalibrate=name)
+
+
+def test_files_and_comparisons_recalibrate_classes_together(tmp_path: Path) -> None:
+    y, X, scores = too_sure_of_classes(500)
+    names = [f"p{k}" for k in range(scores.shape[1])]
+    path = tmp_path / "rows.csv"
+    rows = np.column_stack([y, X[:, 0], scores])
+    np.savetxt(path, rows, delimiter=",", header=",".join(["y", "x", *names]), comments="")
+    options: dict[str, Any] = {"task": "classwise", "recalibrate": "vector", "method": "partition"}
+    filed = epiloss.audit_table(path, label="y", score=names, **options).recalibrated
+    surer = scores**2 / (scores**2).sum(axis=1)[:, None]
+    compared = epiloss.compare(y, {"one": scores, "other": surer}, **options)
+    alone = epiloss.audit(y, scores, **options).recalibrated
+    one = compared.audits["one"].recalibrated
+    assert filed is not None
+    assert alone is not None
+    assert one is not None
+    assert one.score == alone.score
+    assert filed.score.value == pytest.approx(alone.score.value, rel=0.05)
 
 
 def test_unknown_names_are_told_the_known_ones() -> None:
-    with pytest.raises(OptionError, match="'isotonic', 'sigmoid', 'temperature', 'beta'"):
+    with pytest.raises(OptionError, match="'isotonic', 'sigmoid', 'temperature', 'beta', 'vector'"):
         resolve_recalibrator("platt")
     with pytest.raises(OptionError, match="'temperature' or 'vector'"):
         resolve_class_recalibrator("beta")

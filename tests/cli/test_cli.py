@@ -265,7 +265,7 @@ def test_a_repair_is_measured_written_saved_and_applied(name: str, run: Run) -> 
     assert answer.code == 0
     assert "difference" in answer.out
     fresh = read_file(name)
-    assert list(fresh) == ["row", "p_repaired"]
+    assert list(fresh) == ["row", *COLUMNS, "p_repaired"]
     assert len(fresh["row"]) == N // 2
     assert run(*command, *made).code == 2
     applied = run("apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv")
@@ -301,7 +301,8 @@ def test_a_repair_of_named_columns_takes_no_matrix_for_them(run: Run) -> None:
 def test_json_holds_the_repair_too(data: str, run: Run) -> None:
     command = ("audit", data, "--label", "y", "--score", "p", *FAST, "--json")
     plain = json.loads(run(*command, "--save-repair", "repair.json").out)
-    assert set(plain["repair"]["differences"]) == {"score", "calibration_loss", "grouping_loss"}
+    losses = {"score", "calibration_loss", "grouping_loss", "remainder"}
+    assert set(plain["repair"]["differences"]) == losses
 
 
 def test_a_repair_that_does_not_fit_the_file_is_told(data: str, run: Run) -> None:
@@ -517,7 +518,7 @@ def test_two_score_columns_are_repaired_under_their_own_names(run: Run) -> None:
     assert run("audit", "data.csv", "--label", "y", *scores, *FAST, *made).code == 0
     assert run("apply", "repair.json", "data.csv", *scores, "--output", "all.csv").code == 0
     fresh, everyone = read_file("out.csv"), read_file("all.csv")
-    assert list(fresh) == ["row", "q_repaired", "p_repaired"]
+    assert list(fresh) == ["row", *COLUMNS, "q", "q_repaired", "p_repaired"]
     for name in ("q_repaired", "p_repaired"):
         np.testing.assert_allclose(everyone[name][fresh["row"]], fresh[name], rtol=1e-12)
 
@@ -562,10 +563,17 @@ def test_what_is_no_repair_is_told_with_a_remedy(name: str, data: str, run: Run)
 def test_the_choices_of_options_are_those_of_the_python_call() -> None:
     assert tuple(CHOICES["method"]) == METHODS
     assert tuple(CHOICES["task"]) == TASKS
+    two: Any = ([0, 1, 0, 1] * 9, [0.2, 0.7, 0.6, 0.9] * 9)
+    three: Any = (
+        [0, 1, 2, 1] * 9,
+        [[0.5, 0.3, 0.2], [0.2, 0.6, 0.2], [0.6, 0.2, 0.2], [0.2, 0.7, 0.1]] * 9,
+    )
     for name in ("rule", "strategy", "partition", "curve", "recalibrate"):
         for choice in CHOICES[name]:
             given: dict[str, Any] = {name: choice}
-            epiloss.audit([0, 1, 0, 1] * 9, [0.2, 0.7, 0.6, 0.9] * 9, np.arange(36.0), **given)
+            # one way to recalibrate is for several classes alone
+            y, p = three if choice == "vector" else two
+            epiloss.audit(y, p, np.arange(36.0), **given)
 
 
 def test_subgroups_are_in_the_ledger(tmp_path: Path) -> None:

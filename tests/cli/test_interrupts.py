@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -10,7 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from epiloss.cli.interrupts import interruptible
 
@@ -131,3 +135,86 @@ def test_where_ctrl_c_is_ignored_it_stays_so() -> None:
             press()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+# presses Ctrl-C for all processes at a moment of the start of workers
+AT_START = """
+import os, signal, sys, time
+from joblib import Parallel
+from epiloss.__main__ import main
+from epiloss.streaming.engines import local
+local.LEAST_BYTES = 0
+start = Parallel.__call__
+def press(self, tasks):
+    if {moment!r} == "before":
+        os.killpg(0, signal.SIGINT)
+    found = start(self, tasks)
+    time.sleep({seconds})
+    if {moment!r} == "after":
+        os.killpg(0, signal.SIGINT)
+    return found
+Parallel.__call__ = press
+sys.argv = ["epiloss", "audit", {path!r}, "--label", "y", "--score", "p", "--jobs", "2"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "seconds"), [("before", 0), ("after", 0), ("after", 0.3), ("after", 1)]
+)
+def test_ctrl_c_while_workers_start_stops_them_all(moment: str, seconds: float, tmp_path: Path) -> None:
+    for place in range(40):
+        rows = "".join(f"{i % 2},{(i * 7 + place) % 1000 / 1000},{i % 13}\n" for i in range(4_000))
+        (tmp_path / f"{place}.csv").write_text(f"y,p,x\n{rows}")
+    script = AT_START.format(moment=moment, seconds=seconds, path=str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hears_ctrl_c,
+    )
+    try:
+        out, said = process.communicate(timeout=90)  # which waits for workers too: they hold the pipes
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    check_stopped(process.returncode, out, said)
+    assert said.count("stopped.") == 1
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a file that two processes share, of which no part is done at once."""
+    g, path = np.random.default_rng(0), tmp_path_factory.mktemp("large") / "rows.parquet"
+    X = g.normal(size=(1_200_000, 8))
+    p = 1 / (1 + np.exp(-X[:, 0]))
+    columns = {"y": (g.random(len(p)) < p).astype(int), "p": p}
+    table = pa.table(columns | {f"x{j}": X[:, j] for j in range(8)})
+    parquet.write_table(table, path, row_group_size=100_000)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0, 4.0, 6.0])
+def test_ctrl_c_after_any_time_of_an_audit_by_two_processes_stops(seconds: float, large: Path) -> None:
+    command = [sys.executable, "-m", "epiloss", "audit", str(large), "--label", "y", "--score", "p"]
+    process = subprocess.Popen(
+        [*command, "--jobs", "2", "--repeats", "50"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=hears_ctrl_c,
+    )
+    try:
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        out, said = process.communicate(timeout=90)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    check_stopped(process.returncode, out, said)

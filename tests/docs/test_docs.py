@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -18,12 +19,13 @@ from epiloss.cli.main import main
 from epiloss.errors import MissingExtraError
 from epiloss.simulate import MultiClass, Sigmoid
 from epiloss.sources.whole_files import write_table
+from language_model_logs import harness_lines
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {page.name: page.read_text(encoding="utf-8") for page in (DOCS / "gallery").glob("plot_*.py")}
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-MODULES = {"datasets", "partition", "plot", "simulate"}  # whose members are listed one by one
+MODULES = {"datasets", "partition", "plot", "simulate", "testing"}  # whose members are listed one by one
 
 
 def listed(page: str = "index") -> set[str]:
@@ -101,7 +103,7 @@ def test_tests_and_modules_that_pages_name_exist() -> None:
     files = {path for text in texts for path in re.findall(r"\b(?:tests|src|scripts)/[\w/]+\.py", text)}
     assert len(files) >= 5
     assert [path for path in files if not (ROOT / path).exists()] == []
-    named = {name for text in texts for name in re.findall(r"\btest_\w+\b(?!\.py)", text)}
+    named = {name for text in texts for name in re.findall(r"(?<!def )\btest_\w+\b(?!\.py)", text)}
     assert len(named) >= 2
     tests = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name in named if f"def {name}(" not in tests] == []
@@ -205,8 +207,17 @@ def test_the_commands_of_the_page_run(
     monkeypatch.chdir(tmp_path)
     columns = {"y": names["y_true"], "p": names["y_prob"], "a": names["X"][:, 0]}
     columns |= {"id": np.arange(900), "hospital": names["hospital"]}
-    for path in ("predictions.parquet", "predictions.csv", "tomorrow.csv", "logs/part.parquet"):
+    days = np.datetime64("2024-01-01") + np.arange(900) // 3
+    columns |= {"p1": columns["p"], "p2": columns["p"] ** 2, "day": days}
+    for path in (
+        *("predictions.parquet", "predictions.csv", "tomorrow.csv", "logs/part.parquet"),
+        *("old.csv", "new.csv", "last_year.parquet", "this_year.parquet", "log.parquet"),
+    ):
         write_table(path, columns)
+    lines = "".join(json.dumps(line) + "\n" for line in harness_lines(300))
+    Path("samples_arc_easy.jsonl").write_text(lines, encoding="utf-8")
+    saved = epiloss.audit(names["y_true"], names["y_prob"], names["X"]).to_json()
+    Path("audit.json").write_text(saved, encoding="utf-8")
     np.savez("embeddings.npz", y=names["y_true"], p=names["y_prob"], X=names["X"])
     page = (DOCS / "command_line.md").read_text(encoding="utf-8")
     commands = re.findall(r"^epiloss [^#\n]*", page, re.MULTILINE)

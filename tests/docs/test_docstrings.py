@@ -14,11 +14,12 @@ import pytest
 
 import epiloss
 
-MODULES = ("datasets", "partition", "plot", "simulate")
+MODULES = ("datasets", "partition", "plot", "simulate", "testing")
 INSIDE = {"pool_small_regions", "resolve_partition"}  # for the package itself
 # what public functions return, and `epiloss` itself does not export
 RETURNED = (
     "analysis.drift.SampleLosses",
+    "analysis.tracking_result.Alarm",
     "auditing.verdict.Verdict",
     "estimation.losses.LevelSetLosses",
     "integrations.sklearn.LossScorer",

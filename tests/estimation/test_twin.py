@@ -114,6 +114,18 @@ def test_an_audit_by_twins_adds_up_and_says_so() -> None:
     assert result.grouping_loss.pvalue < 1e-6
 
 
+def test_neither_seed_nor_order_moves_the_estimate() -> None:
+    """Tied scores and equal rows included; other deals, which ``repeats`` averages over, do move it."""
+    g = np.random.default_rng(3)
+    X, scores = g.integers(4, size=(1_500, 3)), np.round(g.uniform(0.2, 0.8, 1_500), 2)
+    y = (g.random(1_500) < scores + 0.1 * (X[:, 0] > 1)).astype(int)
+    shuffled = g.permutation(1_500)
+    first = epiloss.audit(y, scores, X).grouping_loss
+    assert epiloss.audit(y, scores, X, random_state=1).grouping_loss == first
+    assert epiloss.audit(y[shuffled], scores[shuffled], X[shuffled]).grouping_loss == first
+    assert epiloss.audit(y, scores, X, repeats=2).grouping_loss.value != first.value
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     one, _ = problem(800, 4, 5, 0.1)
     assert estimated(one, 1) == estimated(one, 1)

@@ -17,7 +17,8 @@ import pytest
 import epiloss
 from epiloss import DataError
 from epiloss.input.features import Features
-from epiloss.partition.descriptions import Step, rule_of, shown_number
+from epiloss.partition.descriptions import Step, rule_of
+from epiloss.partition.thresholds import shown_number
 from epiloss.repair.saved import as_plain
 from epiloss.sources.arrow import FeatureColumns
 from epiloss.sources.base import completed, plain_schema
@@ -194,7 +195,7 @@ def test_moments_are_shown_as_such(name: str) -> None:
 @pytest.mark.parametrize("name", ["numpy days", "dates", "polars dates", "arrow date32", "periods"])
 def test_dates_are_shown_as_days(name: str) -> None:
     steps = [Step(0, False, 1_706_702_400_000_000.0, left=False, missing_left=True)]
-    assert str(rule_of(steps, Features.read({"when": MAKES[name][0]}))) == "when > 2024-01-31"
+    assert str(rule_of(steps, Features.read({"when": MAKES[name][0]}))) == "when is after 2024-01-31"
 
 
 def test_durations_are_shown_in_days_or_hours() -> None:

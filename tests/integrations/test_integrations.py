@@ -226,6 +226,11 @@ def test_an_audit_is_logged_with_its_numbers_options_and_pages(client: Any, tmp_
     assert result.recalibrated is not None
     again = data.metrics["epiloss/recalibrated/calibration_loss"]
     assert again == result.recalibrated.calibration_loss.value
+    ece = result.metrics["ece_equal_mass"]
+    assert data.metrics["epiloss/metrics/ece_equal_mass"] == ece.value
+    assert ece.floor is not None
+    assert data.metrics["epiloss/metrics/ece_equal_mass_floor"] == ece.floor.value
+    assert data.metrics["epiloss/metrics/auc_low"] == result.metrics["auc"].estimate.low
     assert data.params["epiloss/n_bins"] == "5"
     assert data.tags["epiloss/verdict"] == str(result.verdict)[:500]
     folder = Path(client.download_artifacts(run.info.run_id, "epiloss", str(tmp_path)))

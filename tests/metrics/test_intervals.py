@@ -75,6 +75,16 @@ def test_wilson_is_that_of_scipy(ones: int, n: int) -> None:
     assert wilson(ones / n, n, 0.95) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_an_accuracy_of_one_is_one_for_any_weights(seed: int) -> None:
+    right = np.ones(30)
+    weights = np.random.default_rng(seed).exponential(size=30) ** 4
+    found = ranking.accuracy(ScoredRows(right, right, weights), right, 0.95)
+    assert (found.value, found.stderr, found.high) == (1.0, 0.0, 1.0)
+    n = weights.sum() ** 2 / (weights**2).sum()
+    assert found.low == pytest.approx(n / (n + 1.959964**2), rel=1e-6)
+
+
 def copied(one: ScoredRows, times: int, *, clustered: bool) -> ScoredRows:
     clusters = np.repeat(np.arange(N), times) if clustered else None
     return ScoredRows(np.repeat(one.scores, times), np.repeat(one.labels, times), None, clusters)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import epiloss
 import epiloss.metrics.measure as measuring
+from epiloss.cli import cli
 from epiloss.errors import OptionError
 from epiloss.metrics.result import Metrics
 from epiloss.simulate import MultiClass, Sigmoid
@@ -30,9 +33,10 @@ def test_nothing_is_measured_unless_asked(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(measuring, "measure", counted)
     result = audited()
-    str(result), result.to_dict()
+    str(result)
     assert not calls
     assert result.metrics is result.metrics
+    result.to_dict()
     assert len(calls) == 1
 
 
@@ -49,8 +53,45 @@ def test_what_is_printed_is_what_is_saved() -> None:
         assert one["interval"], "every interval says how it was made"
         assert one["low"] <= one["high"]
     assert "10 bins of equal width" in text
+    assert str(metrics["smooth_ece"]).startswith("Smooth ECE, of the probability of 1: ")
     assert "[90% interval]" in text
     assert len(metrics.table) == len(metrics) == 16
+
+
+def test_the_json_of_an_audit_has_its_metrics_with_floors_and_reasons() -> None:
+    sample = Sigmoid(perturbation="step").sample(800)
+    sex = np.where(sample.X[:, 0] > 0, "F", "M")
+    result = epiloss.audit(sample.y, sample.scores, sample.X, subgroups={"sex": sex}, n_bins=10)
+    saved = json.loads(result.to_json())
+    assert saved["metrics"] == result.metrics.to_dict()
+    ece = saved["metrics"]["metrics"]["ece_equal_width"]
+    assert ece["title"] == "ECE, 10 bins of equal width"
+    assert ece["subject"] == "probability of 1"
+    assert 0 < ece["floor"] < ece["floor_high"]
+    assert "metrics" not in saved["subgroups"]["sex"]  # which has the same rows
+
+    several = MultiClass().sample(400)
+    options: dict[str, Any] = {"task": "classwise", "method": "partition"}
+    left_out = epiloss.audit(several.y, several.scores, **options).to_dict()["metrics"]["left_out"]
+    assert "task='top-label'" in left_out["ici"]
+
+
+def test_the_command_line_prints_metrics_when_asked(tmp_path: Path) -> None:
+    sample = MultiClass().sample(400)
+    path = tmp_path / "rows.csv"
+    table = np.column_stack([sample.y, sample.scores])
+    names = [f"p{k}" for k in range(sample.scores.shape[1])]
+    np.savetxt(path, table, delimiter=",", header=",".join(["y", *names]), comments="")
+    command = ["audit", str(path), "--label", "y", "--score", "p*", "--method", "partition"]
+    command += ["--task", "classwise"]
+    plain = CliRunner().invoke(cli, command).stdout
+    told = CliRunner().invoke(cli, [*command, "--metrics"]).stdout
+    assert "ECE" not in plain
+    assert told.startswith(plain.strip())
+    assert "ECE, 15 bins of equal width, mean over classes" in told
+    assert "use --task 'top-label'" in told  # why some are left out
+    as_json = json.loads(CliRunner().invoke(cli, [*command, "--json"]).stdout)
+    assert as_json["metrics"]["metrics"]["auc"]["title"] == "AUC, mean over classes"
 
 
 def test_every_calibration_error_has_a_noise_floor() -> None:

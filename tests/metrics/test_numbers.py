@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
@@ -9,10 +11,11 @@ from scipy.special import expit, logit
 from sklearn import metrics as sklearn_metrics
 from sklearn.linear_model import LogisticRegression
 
-from epiloss._typing import Floats
+from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import quantile_level_sets, uniform_level_sets
 from epiloss.input.checks import read_problem
 from epiloss.input.problem import Reading
+from epiloss.integrations.extraction.frameworks import import_torchvision
 from epiloss.metrics.binned import Bins, debiased_ece, ece
 from epiloss.metrics.measure import measure
 from epiloss.metrics.regression import LogisticFit, spline_terms
@@ -70,19 +73,29 @@ def test_binary_numbers_are_those_of_scikit_learn(weighted: bool, digits: int | 
         assert found[name].value == pytest.approx(value, abs=CLOSE), name
 
 
-def test_numbers_of_classes_are_those_of_scikit_learn() -> None:
+@pytest.mark.parametrize("task", ["classwise", "joint"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_numbers_of_classes_are_those_of_scikit_learn(task: str, weighted: bool) -> None:
     scores, labels = classes_drawn()
-    found = measured(scores, labels, task="classwise")
+    given = drawn()[2] if weighted else None
+    found = measured(scores, labels, given, task=task)
     hit = labels[:, None] == np.arange(4)
-    rates = hit.mean(axis=0)
+    rates = np.average(hit, axis=0, weights=given)
+    brier = np.average(((scores - hit) ** 2).sum(axis=1), weights=given)
+    options = {"sample_weight": given}
+    columns = [(scores[:, k], hit[:, k] * 1.0) for k in range(4)]
+    squares = [mean_square_by_hand(*column, given) for column in columns]
     expected = {
-        "accuracy": sklearn_metrics.accuracy_score(labels, scores.argmax(axis=1)),
-        "auc": sklearn_metrics.roc_auc_score(labels, scores, multi_class="ovr"),
-        "average_precision": sklearn_metrics.average_precision_score(hit, scores),
-        "log_loss": sklearn_metrics.log_loss(labels, scores),
-        "brier_skill_score": 1 - ((scores - hit) ** 2).sum(axis=1).mean() / (rates * (1 - rates)).sum(),
-        "ece_equal_width": np.mean([by_hand(scores[:, k], hit[:, k] * 1.0) for k in range(4)]),
+        "accuracy": sklearn_metrics.accuracy_score(labels, scores.argmax(axis=1), **options),
+        "auc": sklearn_metrics.roc_auc_score(labels, scores, multi_class="ovr", **options),
+        "average_precision": sklearn_metrics.average_precision_score(hit, scores, **options),
+        "log_loss": sklearn_metrics.log_loss(labels, scores, **options),
+        "brier_skill_score": 1 - brier / (rates * (1 - rates)).sum(),
+        "ece_equal_width": np.mean([by_hand(*column, weights=given) for column in columns]),
+        "ece_equal_mass": np.mean([mass_by_hand(*column, given) for column in columns]),
+        "ece_debiased": np.sqrt(max(float(np.mean(squares)), 0.0)),
     }
+    assert set(expected) == set(found), "all that there are"
     for name, value in expected.items():
         assert found[name].value == pytest.approx(value, abs=CLOSE), name
 
@@ -100,14 +113,58 @@ def test_the_top_label_is_measured_by_its_confidence() -> None:
     assert found["log_loss"].value == pytest.approx(whole, abs=CLOSE)
 
 
-def by_hand(scores: Floats, labels: Floats, n_bins: int = 15) -> float:
+def by_hand(scores: Floats, labels: Floats, n_bins: int = 15, *, weights: Floats | None = None) -> float:
     """Return the ECE of equal width, bin by bin."""
+    share = np.ones(len(scores)) if weights is None else weights
     total = 0.0
     for place in range(n_bins):
         low, high = place / n_bins, (place + 1) / n_bins
         inside = (scores >= low) & ((scores < high) | (place == n_bins - 1))
-        total += abs((labels[inside] - scores[inside]).sum())
-    return total / len(scores)
+        total += abs((share * (labels - scores))[inside].sum())
+    return total / float(share.sum())
+
+
+def parts_of_equal_mass(scores: Floats, weights: Floats | None) -> list[Codes]:
+    """Return the rows of 15 bins, whose edges are quantiles of the scores, none of which are equal."""
+    order = np.argsort(scores)
+    share = np.ones(len(scores)) if weights is None else weights
+    edges = quantile_level_sets(scores, 15, weights).edges
+    above = np.cumsum(share[order])
+    sizes = np.diff(np.searchsorted(scores[order], edges), prepend=0)
+    for place, edge in zip(np.cumsum(sizes)[1:-1], range(1, 15), strict=True):
+        # the edge lies within a row of where the mass is that many fifteenths
+        assert above[place - 1] <= share.sum() * edge / 15 + share.max()
+        assert above[place] >= share.sum() * edge / 15 - share.max()
+    return np.split(order, np.searchsorted(scores[order], edges[1:-1]))
+
+
+def mass_by_hand(scores: Floats, labels: Floats, weights: Floats | None) -> float:
+    share = np.ones(len(scores)) if weights is None else weights
+    parts = parts_of_equal_mass(scores, weights)
+    return float(sum(abs((share * (labels - scores))[part].sum()) for part in parts) / share.sum())
+
+
+def mean_square_by_hand(scores: Floats, labels: Floats, weights: Floats | None) -> float:
+    """Return the mean squared gap, pair by pair of different rows, each with the product of weights."""
+    share = np.ones(len(scores)) if weights is None else weights
+    total = 0.0
+    for part in parts_of_equal_mass(scores, weights):
+        pairs = np.outer(share[part], share[part]) * (1 - np.eye(len(part)))
+        residual = (labels - scores)[part]
+        total += share[part].sum() / share.sum() * float(residual @ pairs @ residual / pairs.sum())
+    return total
+
+
+def test_weighted_binned_errors_are_their_definitions() -> None:
+    scores, labels, weights = drawn()
+    found = measured(scores, labels, weights)
+    expected = {
+        "ece_equal_width": by_hand(scores, labels, weights=weights),
+        "ece_equal_mass": mass_by_hand(scores, labels, weights),
+        "ece_debiased": np.sqrt(max(mean_square_by_hand(scores, labels, weights), 0.0)),
+    }
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value, abs=CLOSE), name
 
 
 def test_binned_errors_are_their_definitions() -> None:
@@ -170,12 +227,11 @@ def test_errors_are_those_of_netcal(n_bins: int) -> None:
 
 def test_errors_are_those_of_torchmetrics() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    try:
-        functional = pytest.importorskip(
-            "torchmetrics.functional.classification", reason="torchmetrics is not installed"
-        )
-    except RuntimeError as error:  # of a torchvision that is of another torch
-        pytest.skip(f"torchmetrics cannot be imported: {error}")
+    if find_spec("torchvision") is not None:
+        import_torchvision()  # which torchmetrics loads where it is there
+    functional = pytest.importorskip(
+        "torchmetrics.functional.classification", reason="torchmetrics is not installed"
+    )
     scores, labels, _ = drawn()
     found = measured(scores, labels)
     given = torch.tensor(scores, dtype=torch.float64), torch.tensor(labels.astype(int))
@@ -220,9 +276,11 @@ def test_slope_and_intercept_solve_their_equations(weighted: bool) -> None:
     assert np.average(labels - shifted, weights=share) == pytest.approx(0.0, abs=CLOSE)
 
 
-def test_distances_are_those_from_a_restricted_cubic_spline() -> None:
-    scores, labels, _ = drawn()
-    found = measured(scores, labels)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_distances_are_those_from_a_restricted_cubic_spline(weighted: bool) -> None:
+    scores, labels, weights = drawn()
+    given = weights if weighted else None
+    found = measured(scores, labels, given)
     odds = logit(scores)
     knots = np.quantile(odds, [0.05, 0.275, 0.5, 0.725, 0.95])
     a, b, c, d, e = knots
@@ -233,11 +291,11 @@ def test_distances_are_those_from_a_restricted_cubic_spline() -> None:
         right = np.maximum(odds - e, 0) ** 3 * (d - knot) / (e - d)
         terms.append((left - middle + right) / (e - a) ** 2)
     model = LogisticRegression(C=np.inf, tol=1e-14, max_iter=1000, solver="newton-cholesky")
-    model.fit(np.column_stack(terms), labels)
+    model.fit(np.column_stack(terms), labels, given)
     distance = np.abs(model.predict_proba(np.column_stack(terms))[:, 1] - scores)
-    assert found["ici"].value == pytest.approx(distance.mean(), abs=CLOSE)
+    assert found["ici"].value == pytest.approx(np.average(distance, weights=given), abs=CLOSE)
     for name, share in (("e50", 0.5), ("e90", 0.9)):
-        quantile = np.quantile(distance, share, method="inverted_cdf")
+        quantile = np.quantile(distance, share, method="inverted_cdf", weights=given)
         assert found[name].value == pytest.approx(quantile, abs=CLOSE)
 
 

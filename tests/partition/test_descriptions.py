@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,9 +15,10 @@ from numpy.typing import NDArray
 import epiloss
 from epiloss.input.features import Features
 from epiloss.partition import Partitioner, Stump, Tree
-from epiloss.partition import descriptions as rules
+from epiloss.partition import thresholds as words_of
 from epiloss.partition.base import LearningRows
-from epiloss.partition.descriptions import Rule, Step, Wording, rule_of, shown_number
+from epiloss.partition.descriptions import Rule, Step, Wording, rule_of
+from epiloss.partition.thresholds import shown_number
 from epiloss.scoring import Brier
 
 LAW = settings(deadline=None, derandomize=True, max_examples=100)
@@ -53,7 +58,7 @@ def test_the_rule_of_a_region_holds_for_its_rows_and_no_others(
 
 
 def test_bounds_on_one_feature_become_one_range() -> None:
-    features = Features.read({"age": [1.0, 2.0], "sex": ["f", "m"]})
+    features = Features.read({"age": [1.5, 2.0], "sex": ["f", "m"]})
     steps = [
         Step(0, False, 60.5, left=True, missing_left=False),
         Step(1, True, 0.0, left=True, missing_left=False),
@@ -64,20 +69,20 @@ def test_bounds_on_one_feature_become_one_range() -> None:
 
 
 def test_missing_values_are_said_where_there_are_any() -> None:
-    features = Features.read({"age": [1.0, np.nan], "sex": ["f", None]})
+    features = Features.read({"age": [1.5, np.nan], "sex": ["f", None]})
     low = Step(0, False, 47.5, left=True, missing_left=True)
     high = Step(0, False, 47.5, left=False, missing_left=True)
     assert str(rule_of([low], features)) == "age <= 47.5 or missing"
     assert str(rule_of([high], features)) == "age > 47.5"
     known = Step(1, True, np.nan, left=False, missing_left=True)
     other = Step(1, True, 0.0, left=False, missing_left=False)
-    assert str(rule_of([other, known], features)) == "sex is not f or missing"
+    assert str(rule_of([other, known], features)) == "sex is neither f nor missing"
     unknown = Step(1, True, np.nan, left=True, missing_left=True)
     assert str(rule_of([other, unknown], features)) == "sex is missing"
 
 
 def test_a_split_on_missingness_alone_is_said_as_such() -> None:
-    features = Features.read({"income": [1.0, np.nan], "sex": ["f", "m"]})
+    features = Features.read({"income": [1.5, np.nan], "sex": ["f", "m"]})
     known = Step(0, False, np.inf, left=True, missing_left=False)
     unknown = Step(0, False, np.inf, left=False, missing_left=False)
     low = Step(0, False, 3.0, left=True, missing_left=True)
@@ -108,13 +113,15 @@ def test_an_audit_says_where_values_are_missing() -> None:
 
 
 def test_a_condition_with_or_stands_in_brackets_beside_another() -> None:
-    features = Features.read({"age": [1.0, np.nan], "sex": ["f", "m"]})
+    features = Features.read({"age": [1.5, np.nan], "sex": ["f", "m"]})
     low = Step(0, False, 47.5, left=True, missing_left=True)
     female = Step(1, True, 0.0, left=True, missing_left=False)
     neither = [Step(1, True, code, left=False, missing_left=False) for code in (0.0, 1.0)]
     missing = Step(0, False, np.inf, left=False, missing_left=False)
     assert str(rule_of([low, female], features)) == "(age <= 47.5 or missing) and sex is f"
-    assert str(rule_of([*neither, low], features)) == "(sex is not f or m) and (age <= 47.5 or missing)"
+    assert (
+        str(rule_of([*neither, low], features)) == "sex is neither f nor m and (age <= 47.5 or missing)"
+    )
     assert str(rule_of([missing, female], features)) == "age is missing and sex is f"
 
 
@@ -123,11 +130,11 @@ def test_moments_and_truth_values_keep_their_units() -> None:
     features = Features.read({"when": when, "smokes": np.array([True, False])})
     noon = float(np.datetime64("2024-07-02T12:00", "us").astype(int))
     steps = [Step(0, False, noon, left=False, missing_left=False), Step(1, False, 0.5, True, False)]
-    assert str(rule_of(steps, features)) == "when > 2024-07-02 and smokes is false"
+    assert str(rule_of(steps, features)) == "when is after 2024-07-02 and smokes is false"
 
 
 def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
-    features = Features.read({"x": [1.0]})
+    features = Features.read({"x": [1.5]})
     steps = [
         Step(0, False, 1_000_000.25, left=False, missing_left=False),
         Step(0, False, 1_000_000.75, left=True, missing_left=False),
@@ -138,12 +145,14 @@ def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
 @pytest.mark.parametrize(
     ("values", "threshold", "words"),
     [
-        ([-1000.7, -1000.2], -1000.45, "c > -1,000.5"),
+        ([-1000.7, -1000.2], -1000.45, "c > -1000.5"),
         ([1234567.25, 1234567.75], 1234567.5, "c > 1,234,567.5"),
-        ([1234567.0, 1234568.0], 1234567.5, "c > 1,234,567"),
+        ([1234567.0, 1234568.0], 1234567.5, "c is 1,234,568"),
+        ([1234567.0, 1234568.0, 1234569.0], 1234567.5, "c > 1,234,567"),
+        ([1200567.0, 1234568.0, 1234569.0], 1234560.5, "c > 1,234,000"),
         ([3.0000001e-9, 3.0000003e-9], 3.0000002e-9, "c > 3.0000002e-09"),
         ([0.1, np.nextafter(0.1, 1)], 0.1, "c > 0.1"),
-        ([48.0, 49.0], 48.5, "c > 48.5"),
+        ([48.0, 49.5], 48.5, "c > 48.5"),
     ],
 )
 def test_a_threshold_is_shown_between_the_values_it_parts(
@@ -166,8 +175,112 @@ def test_the_shown_threshold_parts_the_rows_as_the_true_one_does(
     features = Features.read({"x": values})
     threshold = data.draw(st.floats(float(values.min()), float(values.max())))
     words = str(rule_of([Step(0, False, threshold, left=True, missing_left=False)], features))
-    shown = float(words.removeprefix("x <= ").replace(",", ""))
-    np.testing.assert_array_equal(values <= shown, values <= threshold)
+    np.testing.assert_array_equal(meets(words, values), values <= threshold)
+
+
+def meets(words: str, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Tell which values meet a condition on x by its words alone."""
+    number = r"(-?[\d,.]+(?:e[-+]?\d+)?)"
+    forms: dict[str, Callable[..., Any]] = {
+        f"{number} < x <= {number}": lambda a, b: (values > a) & (values <= b),
+        f"x is {number} to {number}": lambda a, b: (values >= a) & (values <= b),
+        f"x is {number}": lambda a: values == a,
+        f"x <= {number}": lambda a: values <= a,
+        f"x >= {number}": lambda a: values >= a,
+        f"x < {number}": lambda a: values < a,
+        f"x > {number}": lambda a: values > a,
+    }
+    for form, holds in forms.items():
+        found = re.fullmatch(form, words)
+        if found:
+            return np.asarray(holds(*(float(one.replace(",", "")) for one in found.groups())))
+    raise AssertionError(words)
+
+
+@LAW
+@given(
+    st.lists(st.integers(-50, 50) | st.integers(-20_000, 20_000), min_size=1, max_size=30),
+    st.floats(-21_000, 21_000) | st.integers(-60, 60),
+    st.floats(0.5, 30_000) | st.integers(1, 8),
+    st.sampled_from(["low", "high", "both"]),
+)
+def test_whole_numbers_are_said_as_such_and_hold_for_the_same_rows(
+    numbers: list[int], low: float, width: float, ends: str
+) -> None:
+    """No fraction is said, and no more than 4 digits where these part the rows."""
+    values = np.array(numbers, float)
+    steps = []
+    if ends != "high":
+        steps.append(Step(0, False, float(low), left=False, missing_left=False))
+    if ends != "low":
+        steps.append(Step(0, False, float(low + width), left=True, missing_left=False))
+    rule = rule_of(steps, Features.read({"x": values}))
+    inside = rule.holds(Features.read({"x": values}))
+    if inside.any():
+        np.testing.assert_array_equal(meets(str(rule), values), inside)
+        assert not re.search(r"\d\.\d", str(rule))
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high", "words"),
+    [
+        (range(1, 8), 2.0, 3.0, "x is 3"),
+        (range(1, 8), 2.5, 5.5, "x is 3 to 5"),
+        (range(1, 8), -np.inf, 1.5, "x is 1"),
+        (range(1, 8), 6.0, np.inf, "x is 7"),
+        ([0, 1], -np.inf, 0.5, "x is 0"),
+        ([0, 1], 0.0, np.inf, "x is 1"),
+        ([0, 5, 9], 0.0, np.inf, "x > 0"),
+        (range(17, 91), 64.5, np.inf, "x >= 65"),
+        (range(17, 91), 29.0, 60.0, "x is 30 to 60"),
+        (range(17, 91), -np.inf, 29.5, "x < 30"),
+        (range(1990, 2020), 1998.5, np.inf, "x >= 1999"),
+        (range(1990, 2020), 1999.5, 2009.0, "x is 2000 to 2009"),
+        ([0, 7_298, 7_688, 99_999], 7_400.0, np.inf, "x > 7400"),
+        ([0, 7_298, 7_688, 99_999], 7_400.0, 50_000.0, "7400 < x <= 50,000"),
+        ([10_001, 20_345, 31_000], 12_345.5, np.inf, "x > 12,340"),
+        ([-9, -5, -1], -5.5, np.inf, "x >= -5"),
+    ],
+)
+def test_whole_numbers_read_as_a_person_says_them(
+    values: Any, low: float, high: float, words: str
+) -> None:
+    steps = [
+        Step(0, False, low, left=False, missing_left=False),
+        Step(0, False, high, left=True, missing_left=False),
+    ]
+    chosen = [step for step in steps if np.isfinite(step.threshold)]
+    assert str(rule_of(chosen, Features.read({"x": np.array(list(values), float)}))) == words
+
+
+def test_one_value_that_is_not_whole_is_enough_for_inequalities() -> None:
+    values = np.arange(60_000, dtype=float) % 90
+    step = Step(0, False, 64.0, left=False, missing_left=False)
+    assert str(rule_of([step], Features.read({"x": values}))) == "x >= 65"
+    values[41_234] = 64.5
+    assert str(rule_of([step], Features.read({"x": values}))) == "x > 64"
+
+
+def test_whole_numbers_with_missing_values_stay_whole() -> None:
+    features = Features.read({"x": [1.0, 2.0, 3.0, np.nan]})
+    step = Step(0, False, 1.5, left=False, missing_left=False)
+    assert str(rule_of([step], features)) == "x >= 2 or missing"
+
+
+def test_days_are_said_as_days() -> None:
+    days = np.arange("2024-01-01", "2024-12-31", dtype="datetime64[D]")
+    noon = [float(np.datetime64(f"2024-{m}T12:00", "us").astype(int)) for m in ("03-01", "07-02")]
+    after, until = Step(0, False, noon[0], False, False), Step(0, False, noon[1], True, False)
+    first = Step(0, False, float(np.datetime64("2024-01-01T01:00", "us").astype(int)), True, False)
+    for kind in ("datetime64[D]", "datetime64[ns]"):
+        features = Features.read({"day": days.astype(kind)})
+        said = [str(rule_of(path, features)) for path in ([after], [until], [after, until], [first])]
+        assert said == [
+            "day is after 2024-03-01",
+            "day is before 2024-07-03",
+            "day is 2024-03-02 to 2024-07-02",
+            "day is 2024-01-01",
+        ]
 
 
 def test_an_audit_shows_thresholds_inside_a_narrow_range() -> None:
@@ -223,13 +336,14 @@ def test_few_thresholds_are_shown_as_among_sorted_values(monkeypatch: pytest.Mon
         few = shown_among(values, thresholds)
         n_digits |= {sum(map(str.isdigit, text)) for text in few}
         with monkeypatch.context() as patched:
-            patched.setattr(rules, "_FEW", 0)
+            patched.setattr(words_of, "_FEW", 0)
             assert shown_among(values, thresholds) == few
     assert len(n_digits) > 5  # else no gap mattered
 
 
 def shown_among(values: NDArray[np.float64], thresholds: NDArray[np.float64]) -> list[str]:
-    gaps = rules._gaps_among(values, thresholds)
+    gaps = words_of.gaps_among(values, thresholds)
     return [
-        rules._shown_inside(one, gap, "", 4) for one, gap in zip(thresholds.tolist(), gaps, strict=True)
+        words_of._shown_inside(one, gap, "", 4)
+        for one, gap in zip(thresholds.tolist(), gaps, strict=True)
     ]

@@ -13,7 +13,13 @@ import pytest
 import epiloss
 from browser import chromium, emulate, open_page, requests
 from epiloss.partition import Tree
-from epiloss.presentation.report import audit_card, audit_page, comparison_page
+from epiloss.presentation.report import (
+    audit_card,
+    audit_page,
+    comparison_page,
+    drift_page,
+    repair_page,
+)
 from epiloss.simulate import Sigmoid
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
@@ -98,8 +104,15 @@ def pages(sample: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     scores = np.column_stack([1 - sample.scores, sample.scores / 2, sample.scores / 2])
     labels = np.where(sample.y == 0, "no", np.where(sample.X[:, 1] > 0, "yes", EVIL))
     models = {"logistic": sample.scores, EVIL: sample.q}
+    halves = {"side": np.where(sample.X[:, 0] > 0, "left", EVIL), EVIL: sample.X[:, 1] > 0}
+    by_group = epiloss.audit(sample.y, sample.scores, X, subgroups=halves, **options)
+    both = tuple((one.y, one.scores, one.X) for one in (sample, Sigmoid().sample(2_000, random_state=1)))
+    about: Any = {"title": EVIL, "model": EVIL, "data": EVIL, "command": EVIL}
     texts = {
         "audit": audit_page(audit, title=EVIL),
+        "subgroups": audit_page(by_group, intersections=[("side", EVIL)], **about),
+        "drift": drift_page(epiloss.drift(*both, **options), **about),
+        "repair": repair_page(audit.repair(), **about),
         "crowd": audit_page(epiloss.audit(large.y, large.scores, large.X, partition=Tree(6), **options)),
         "images": audit_page(
             epiloss.audit(
@@ -120,7 +133,12 @@ def pages(sample: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     return {name: folder / f"{name}.html" for name in texts}
 
 
-@pytest.fixture(params=["audit", "crowd", "images", "classes", "level sets", "comparison", "card"])
+@pytest.fixture(
+    params=[
+        "audit", "crowd", "images", "classes", "level sets", "comparison", "card", "subgroups", "drift",
+        "repair",
+    ]
+)  # fmt: skip
 def each(request: pytest.FixtureRequest, pages: dict[str, Path]) -> Path:
     return pages[request.param]
 
@@ -183,7 +201,7 @@ def test_it_opens_from_a_file_with_no_error_and_asks_for_nothing_else(driver: An
 
 
 def test_nothing_from_the_data_runs(driver: Any, pages: dict[str, Path]) -> None:
-    for name in ("audit", "classes", "comparison"):
+    for name in ("audit", "classes", "comparison", "subgroups", "drift", "repair"):
         open_page(driver, pages[name])
         assert driver.execute_script("return window.pwned") is None
         assert driver.execute_script("return document.scripts.length") == 2
@@ -300,7 +318,7 @@ def test_views_and_classes_can_be_chosen(driver: Any, pages: dict[str, Path]) ->
     assert point(driver)["n"] != before
 
 
-@pytest.mark.parametrize("name", ["audit", "comparison", "level sets"])
+@pytest.mark.parametrize("name", ["audit", "comparison", "level sets", "subgroups", "drift", "repair"])
 def test_text_can_be_read_in_both_themes(driver: Any, pages: dict[str, Path], name: str) -> None:
     background = "return getComputedStyle(document.documentElement).backgroundColor"
     open_page(driver, pages[name])
@@ -388,7 +406,10 @@ def test_paper_has_no_controls_and_is_light(driver: Any, pages: dict[str, Path])
     emulate(driver)
 
 
-@pytest.mark.parametrize("name", ["audit", "crowd", "classes", "comparison", "level sets"])
+@pytest.mark.parametrize(
+    "name",
+    ["audit", "crowd", "classes", "comparison", "level sets", "subgroups", "drift", "repair"],
+)
 def test_nothing_is_cut_off_on_paper(driver: Any, pages: dict[str, Path], name: str) -> None:
     open_page(driver, pages[name], width=739)  # a letter with narrow margins
     emulate(driver, media="print")
@@ -407,3 +428,58 @@ def test_thumbnails_are_shown(driver: Any, pages: dict[str, Path]) -> None:
     widths = driver.execute_script(script)
     assert widths
     assert set(widths) == {8}
+
+
+@pytest.mark.parametrize("name", ["subgroups", "drift", "repair"])
+def test_tables_are_cards_on_a_phone_that_name_every_number(
+    driver: Any, pages: dict[str, Path], name: str
+) -> None:
+    open_page(driver, pages[name], width=390)
+    heads = driver.find_elements("css selector", "table.gaps thead")
+    assert heads
+    assert not any(head.is_displayed() for head in heads)
+    unnamed = driver.execute_script("""
+    return [...document.querySelectorAll("table.gaps td.number")].filter((cell) =>
+      cell.textContent.trim() && getComputedStyle(cell, "::before").content.length < 3).length
+    """)
+    assert unnamed == 0
+    open_page(driver, pages[name])
+    assert all(head.is_displayed() for head in driver.find_elements("css selector", "table.gaps thead"))
+
+
+@pytest.mark.parametrize("name", ["audit", "subgroups", "drift", "repair", "comparison"])
+def test_the_tab_key_reaches_the_findings_first_and_everything_in_sight(
+    driver: Any, pages: dict[str, Path], name: str
+) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    open_page(driver, pages[name])
+    press(driver, Keys.TAB)
+    assert driver.execute_script("return document.activeElement.className") == "skip"
+    seen = []
+    for _ in range(40):
+        press(driver, Keys.TAB)
+        where = driver.execute_script("""
+        const one = document.activeElement;
+        if (one === document.body) return null;
+        const box = one.getBoundingClientRect();
+        return [one.id || one.tagName, box.width > 0 && box.height > 0,
+          getComputedStyle(one).outlineStyle];
+        """)
+        if where is None:
+            break
+        seen.append(where)
+    assert seen[0][0] == "theme"
+    assert all(is_shown for _, is_shown, _ in seen)
+
+
+def test_the_drift_and_repair_pages_are_light_on_paper(driver: Any, pages: dict[str, Path]) -> None:
+    for name in ("drift", "repair", "subgroups"):
+        open_page(driver, pages[name])
+        find(driver, "#theme").click()
+        emulate(driver, media="print", theme="dark")
+        assert not find(driver, "#theme").is_displayed()
+        assert find(driver, "table.gaps").is_displayed()
+        colour = "return getComputedStyle(document.documentElement).backgroundColor"
+        assert driver.execute_script(colour) == "rgb(255, 255, 255)"
+        emulate(driver)

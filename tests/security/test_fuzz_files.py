@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-DOORS = 9
+DOORS = 14
 
 
 def fuzzed(*options: str) -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ def test_damaged_files_end_in_a_result_or_in_one_sentence(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_more_damaged_files_end_in_a_result_or_in_one_sentence(tmp_path: Path) -> None:
-    done = fuzzed("--seconds", "30", "--seed", "1000", "--keep", str(tmp_path / "found"))
+    done = fuzzed("--seconds", "60", "--seed", "1000", "--keep", str(tmp_path / "found"))
     check_found_nothing(done, 300)
     assert not (tmp_path / "found").exists()
 

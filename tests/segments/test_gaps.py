@@ -100,3 +100,32 @@ def test_the_standard_error_is_the_spread_over_draws() -> None:
         errors.append(gap.stderr)
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.1)
     assert abs(np.mean(values)) < 3 * np.std(values) / np.sqrt(300)
+
+
+def test_a_few_rows_without_an_outcome_are_no_surprise() -> None:
+    """40 rows at a rate of 3%: three of ten such groups have no outcome, and none is a finding."""
+    rng = np.random.default_rng(0)
+    scores = np.sort(rng.uniform(0.01, 0.05, 4_000))
+    labels = (rng.random(4_000) < scores).astype(float)
+    inside = np.zeros(4_000, bool)
+    inside[rng.permutation(np.flatnonzero(labels == 0))[:40]] = True
+    gap = CentredRows.of(problem_of(scores, labels), np.arange(4_000)).gap(inside)
+    assert gap.rate == 0
+    expected = gap.expected
+    assert gap.stderr == pytest.approx(np.sqrt(expected * (1 - expected) / 40), rel=0.1)
+    assert abs(gap.z) < 1.96
+
+
+@pytest.mark.slow
+def test_small_groups_of_rare_outcomes_are_rarely_called_different() -> None:
+    """400 draws of a group of 40 of 4,000 rows with a rate of 4%: at most 7% beyond 1.96."""
+    beyond = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        scores = np.sort(rng.uniform(0.01, 0.07, 4_000))
+        labels = (rng.random(4_000) < scores).astype(float)
+        inside = np.zeros(4_000, bool)
+        inside[rng.permutation(4_000)[:40]] = True
+        gap = CentredRows.of(problem_of(scores, labels), np.arange(4_000)).gap(inside)
+        beyond.append(abs(gap.z) > 1.96)
+    assert np.mean(beyond) <= 0.07

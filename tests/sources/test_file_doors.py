@@ -105,12 +105,6 @@ def test_a_process_of_its_own_answers_with_exit_code_4_and_one_line(tmp_path: Pa
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/x.parquet", "gs://b/*.csv", "https://host/x.csv"])
-def test_an_address_is_no_file_of_this_machine(address: str) -> None:
-    with pytest.raises(epiloss.DataError, match=r"on this machine.*Download it first"):
-        epiloss.audit_table(address, label="y", score="p")
-
-
 SAME = {
     "semicolons": GOOD.replace(",", ";"),
     "semicolons and decimal commas": GOOD.replace(",", ";").replace(".", ","),

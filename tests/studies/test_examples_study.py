@@ -58,13 +58,13 @@ def test_the_estimator_finds_the_known_losses(name: str) -> None:
     one = found(name)
     assert one.truth.calibration_loss == pytest.approx(0, abs=1e-12)
     assert abs(one.result.calibration_loss.value) < 4 * (one.result.calibration_loss.stderr or 0) + 1e-5
-    truth, crossfit = one.truth.grouping_loss, one.result.crossfit_bound
-    assert crossfit is not None
-    for bound in (crossfit, one.result.partition_bound):
+    truth, twins = one.truth.grouping_loss, one.result.twin_estimate
+    assert twins is not None
+    for bound in (twins, one.result.partition_bound):
         assert bound.value < truth + 4 * (bound.stderr or 0)
-    assert crossfit.value > 0.7 * truth - 4 * (crossfit.stderr or 0)
-    assert crossfit.pvalue is not None
-    assert crossfit.pvalue < 0.01
+    assert twins.value > 0.7 * truth - 4 * (twins.stderr or 0)
+    assert twins.pvalue is not None
+    assert twins.pvalue < 0.01
 
 
 def test_the_first_example_has_the_best_accuracy_and_is_wrong_everywhere() -> None:

@@ -181,12 +181,23 @@ def test_the_bars_and_the_text_are_of_the_lines(tmp_path: Path) -> None:
     two = Estimate(0.02, stderr=0.001, low=0.018, high=0.022)
     lines = [
         protocol.Line("a", 10, 0.9, one, one, one, two, one, two, 0.1),
-        protocol.Line("b", 10, 0.8, one, one, two, two, one, one, 0.1),
+        protocol.Line("b", 10, 0.8, one, one, two, two, two, two, 0.1),
     ]
     text = nlp_lid.paragraph(lines)
     assert "GL rises from 0.0100 [0.0080, 0.0120] (a) to 0.0200 [0.0180, 0.0220] (b)" in text
     assert "GL falls from 0.0200" in nlp_lid.paragraph(lines[::-1])
-    assert "in 1 of 2 rows by trees and in 1 of 2 cross-fitted" in text
+    assert "in 1 of 2 rows by trees and in 1 of 2 by twins" in text
+
+
+def test_losses_that_only_some_lines_have_are_not_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="draws")
+    one = Estimate(0.01, stderr=0.001, low=0.008, high=0.012)
+    lines = [
+        protocol.Line("a", 10, 0.9, one, one, one, one, one, one, 0.1),
+        protocol.Line("few rows", 10, 0.8, one, one, one, one, one, None, 0.1),
+    ]
+    assert [kind.known(lines[1]) for kind in study_pictures.KINDS] == [True, False, True]
+    assert study_pictures.bars(lines, tmp_path / "losses.png", "some").stat().st_size > 5_000
 
 
 @pytest.mark.parametrize(("n", "highest"), [(2, 4), (27, 12)])
@@ -365,7 +376,7 @@ def test_the_default_studies_follow_what_is_given() -> None:
     def names(**given: Any) -> list[str]:
         return nlp.chosen(Namespace(**{"study": None, "quick": False, "yahoo": None, **given}))
 
-    assert names() == ["lid", "wordnet"]
-    assert names(yahoo=Path("here")) == ["lid", "wordnet", "yahoo"]
-    assert names(quick=True) == ["lid", "yahoo"]
+    assert names() == ["lid", "wordnet", "answers"]
+    assert names(yahoo=Path("here")) == ["lid", "wordnet", "answers", "yahoo"]
+    assert names(quick=True) == ["lid", "answers", "yahoo"]
     assert names(study=["wordnet"]) == ["wordnet"]

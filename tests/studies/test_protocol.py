@@ -15,7 +15,9 @@ from epiloss import Audit, Estimate
 from epiloss.partition import Tree
 from epiloss.simulate import Sigmoid
 from protocol import Line, Section
+from study_verdicts import HOLDS, Statement
 
+CLAIM = Statement("So it is", "data", "3 of 3", HOLDS)
 PROBLEM = Sigmoid(perturbation="step")
 PAPER = {"accuracy": 0.711, "CL": 0.091, "GL": 0.015}
 
@@ -30,14 +32,16 @@ def test_losses_are_twice_those_of_the_audit_by_the_papers_options() -> None:
     line, result = measured()
     sample = PROBLEM.sample(4_000, random_state=1)
     by_hand = epiloss.audit(
-        sample.y, sample.scores, sample.X, recalibrate="isotonic", partition=Tree(30), method="partition"
+        sample.y, sample.scores, sample.X, recalibrate="isotonic", partition=Tree(30), method="paper"
     )
     after = by_hand.recalibrated
     assert after is not None
     assert line.gl.value == 2 * by_hand.partition_bound.value
     assert line.gl_after.value == 2 * after.partition_bound.value
-    assert line.cl.value == 2 * by_hand.calibration_loss.value
-    assert line.cl_after.value == 2 * after.calibration_loss.value
+    twins = epiloss.audit(sample.y, sample.scores, sample.X, recalibrate="isotonic")
+    assert twins.recalibrated is not None
+    assert line.cl.value == 2 * twins.calibration_loss.value
+    assert line.cl_after.value == 2 * twins.recalibrated.calibration_loss.value
     low, high, error = line.gl.low, line.gl.high, line.gl.stderr
     assert low is not None
     assert high is not None
@@ -45,38 +49,38 @@ def test_losses_are_twice_those_of_the_audit_by_the_papers_options() -> None:
     assert (low + high) / 2 == pytest.approx(line.gl.value)
     assert high - low == pytest.approx(2 * 1.96 * error, rel=1e-3)
     assert line.gl.pvalue == by_hand.partition_bound.pvalue
-    assert line.crossfit is not None
-    assert result.crossfit_bound is not None
-    assert line.crossfit.low == 2 * (result.crossfit_bound.low or 0)
+    assert line.twin is not None
+    assert line.twin.low == 2 * (result.grouping_loss.low or 0)
+    assert line.twin.value == 2 * twins.grouping_loss.value
 
 
 def test_a_known_grouping_loss_is_found_on_the_papers_scale() -> None:
     # one sample of 4,000 rows; at most four standard errors above the truth. Trees with 30 rows a
-    # region see little of it in 15 bins, the cross-fitted bound most
+    # region see little of it in 15 bins, twins most
     line, _ = measured()
     truth = 2 * PROBLEM.truth().grouping_loss
-    bounds = ((line.gl, 0.1), (line.gl_after, 0.1), (line.crossfit, 0.6), (line.crossfit_after, 0.6))
+    bounds = ((line.gl, 0.1), (line.gl_after, 0.1), (line.twin, 0.6), (line.twin_after, 0.6))
     for bound, least in bounds:
         assert bound is not None
         assert least * truth < bound.value < truth + 4 * (bound.stderr or 0)
 
 
-def test_the_crossfit_can_be_left_out() -> None:
+def test_twins_can_be_left_out() -> None:
     sample = PROBLEM.sample(500)
-    line, _ = protocol.measure("x", sample.y, sample.scores, sample.X, crossfit=False)
-    assert line.crossfit is None
-    assert line.crossfit_after is None
+    line, _ = protocol.measure("x", sample.y, sample.scores, sample.X, twins=False)
+    assert line.twin is None
+    assert line.twin_after is None
 
 
 def test_accuracy_of_one_column_and_of_several() -> None:
     generator = np.random.default_rng(0)
     p = generator.dirichlet(np.ones(5), 300)
     y = generator.integers(0, 3, 300)  # classes 3 and 4 never occur, and are classes all the same
-    line, result = protocol.measure("x", y, p, p, crossfit=False)
+    line, result = protocol.measure("x", y, p, p, twins=False)
     assert result.task == "top-label"
     assert line.accuracy == np.mean(p.argmax(axis=1) == y)
     sample = PROBLEM.sample(500)
-    line, _ = protocol.measure("x", sample.y, sample.scores, sample.X, crossfit=False)
+    line, _ = protocol.measure("x", sample.y, sample.scores, sample.X, twins=False)
     assert line.accuracy == np.mean((sample.scores >= 0.5) == sample.y)
 
 
@@ -109,7 +113,7 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     bare = Line("bare", 3, 0.5, tenth, tenth, tenth, tenth, None, None, 0.1)
     image = tmp_path / "images" / "two-regions.png"
     section = Section(
-        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", ("So it is",)
+        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", (CLAIM,)
     )
     page = protocol.write_section(section, tmp_path / "new" / "folder")
     assert page.name == "truth-known-ratings.md"
@@ -119,7 +123,8 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [one.to_dict() for one in again.lines] == [line.to_dict(), bare.to_dict()]
     assert again.images[0].resolve() == image.resolve()
     assert (again.title, again.text, again.extra) == (section.title, section.text, section.extra)
-    assert again.findings == section.findings
+    assert again.claims == (CLAIM,)
+    assert "| So it is | data | 3 of 3 | holds |" in page.read_text()
     assert protocol.as_markdown(again, page.parent) == page.read_text()
 
 

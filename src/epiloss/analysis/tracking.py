@@ -89,6 +89,7 @@ class RegionPlan:
         chosen = read_options(options, "RegionPlan.learn", ("sample_weight", "clusters"))
         rows = {"sample_weight": sample_weight, "clusters": clusters}
         problem = read_problem(y_true, y_prob, X, chosen.reading, **rows)
+        chosen.check_rows(len(problem.labels))
         if problem.task not in ("binary", "top-label"):
             raise OptionError(
                 f"task must be 'binary' or 'top-label' for a plan, got {problem.task!r}. For one class "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import difference_estimate
+from epiloss.estimation.influence import Influence
 from epiloss.input.problem import RegionSource
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")
+PARTS = (*LOSSES, "remainder")  # of which the score is the sum of all others
 
 
 def loss_title(loss: str, audit: Audit) -> str:
@@ -35,7 +37,7 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
     (0.0, 1.0)
     """
     value = float(getattr(one, loss)) - float(getattr(other, loss))
-    stderr = (one.influence[loss] - other.influence[loss]).stderr()
+    stderr = (_influence(one, loss) - _influence(other, loss)).stderr()
     if (
         loss == "grouping_loss"
         and one.method == "partition"
@@ -46,3 +48,11 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
         apart = math.hypot(one.influence[loss].stderr(), other.influence[loss].stderr())
         stderr = min(math.sqrt(2) * stderr, max(stderr, apart))
     return difference_estimate(value, stderr, one.confidence_level)
+
+
+def _influence(audit: Audit, loss: str) -> Influence:
+    """Return what each row adds to a loss; the remainder is what the others leave of the score."""
+    if loss != "remainder":
+        return audit.influence[loss]
+    score, *others = (audit.influence[name] for name in LOSSES)
+    return score - others[0] - others[1]

@@ -14,6 +14,8 @@ neither, and a loss is there                                        borderline
 neither, and none is found                                          too little data to tell
 ==================================================================  ================================
 
+A column that nearly tells the label goes before all of these: the verdict is then to check for a leak.
+
 "Surely" is the one-sided 95% limit. To be acted on, a part of the sum must be there, and be half of what
 matters; the larger part is named first. Without features the calibration loss decides alone.
 """
@@ -26,7 +28,9 @@ from typing import TYPE_CHECKING
 
 from scipy.special import ndtri
 
+from epiloss.auditing.leaks import Leak, find_leak
 from epiloss.estimate import Estimate
+from epiloss.estimation.crossfit.run import LEAST_EFFECTIVE
 from epiloss.estimation.inference import normal_estimate
 from epiloss.input.problem import RegionSource
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
 
 FINE, SMALL, BORDERLINE, UNCLEAR = "fine", "small", "borderline", "unclear"
+LEAK = "leak"
 RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate-and-repair"
 LEVEL = 0.05
 LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
@@ -41,6 +46,7 @@ _SURELY, _PART = 0.7, 0.5  # of what matters: what a loss to act on surely is, a
 _ONE_SIDED = float(ndtri(1 - LEVEL))
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
+_LEAK = "judgement.leak"  # under which the details keep what was looked for
 
 
 def judged(audit: Audit) -> Judgement:
@@ -121,6 +127,12 @@ class Judgement:
         return not self.is_blind and ((by_regions and below) or few)
 
     @property
+    def is_too_few(self) -> bool:
+        """Whether weights leave so few effective rows that no standard error can be trusted."""
+        effective = self.audit.effective_rows
+        return effective is not None and effective < LEAST_EFFECTIVE
+
+    @property
     def acts(self) -> bool:
         """Whether something is to be done."""
         return self.total.value >= self.matters and self.low >= _SURELY * self.matters
@@ -147,8 +159,23 @@ class Judgement:
             return 0.0
         return _LEARNED * self.audit.score.value / self.matters
 
+    @property
+    def leak(self) -> Leak | None:
+        """A column that nearly tells the label; it is looked for once."""
+        details = self.audit.details
+        if details is None:
+            return None
+        if _LEAK not in details.views:
+            details.views[_LEAK] = find_leak(details.problem)
+        found: Leak | None = details.views[_LEAK]
+        return found
+
     def kind(self) -> str:
         """Return the kind of the verdict."""
+        if self.is_too_few:
+            return UNCLEAR
+        if self.leak is not None:
+            return LEAK
         if self.is_vacuous:
             return UNCLEAR
         if self.acts:
@@ -162,7 +189,7 @@ class Judgement:
     @property
     def is_open(self) -> bool:
         """Whether more rows would tell."""
-        return not self.is_vacuous and not self.is_below
+        return not self.is_vacuous and not self.is_below and not self.is_too_few
 
     def _action(self) -> str:
         """Return what to do: about each part that counts, or about the larger one."""

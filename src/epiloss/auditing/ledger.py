@@ -13,6 +13,7 @@ from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
 from epiloss.number_format import digits_of, loss_spec, rate_spec
+from epiloss.segments.inside import LOSSES as INNER_LOSSES
 from epiloss.table import Table, aligned
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def ledger(audit: Audit) -> str:
         lines += _segments(audit)
     lines += ["", textwrap.fill(str(verdict), _WIDE, break_on_hyphens=False)]
     notes = [f"note: {remark}" for remark in audit.remarks]
+    if audit.equal_rows is not None:
+        notes.append(f"note: {audit.equal_rows}")
     if audit.recalibrated is not None:
         new = [remark for remark in audit.recalibrated.remarks if remark not in audit.remarks]
         notes += [f"note, recalibrated: {remark}" for remark in new]
@@ -64,8 +67,14 @@ def _headline(audit: Audit) -> str:
     return (
         f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
         f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
-        f"{_counted(len(audit.regions), 'region')} by {regions_by(audit)})"
+        f"{_counted(len(audit.regions), 'region')} by {regions_by(audit)}){_weighted(audit)}"
     )
+
+
+def _weighted(audit: Audit) -> str:
+    if audit.effective_rows is None:
+        return ""
+    return f", weighted: {audit.effective_rows:,.0f} effective rows"
 
 
 def _counted(n: int, noun: str) -> str:
@@ -109,6 +118,11 @@ def _terms(audit: Audit, spec: str) -> list[str]:
 
     lines += [
         plain("at most", audit.bounds.grouping_loss_high),
+        *(
+            [plain("smallest detectable, 80% power", audit.smallest_detectable)]
+            if audit.smallest_detectable is not None
+            else []
+        ),
         _bound(_explained_title(audit), audit.partition_bound, spec),
     ]
     if not audit.is_bound:
@@ -131,15 +145,25 @@ def _terms(audit: Audit, spec: str) -> list[str]:
 
 def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]:
     """Return the grouping loss between the subgroups of a column, and the gap of each."""
-    title = f"grouping loss between subgroups of {_short(name)}{', at least' if one.is_bound else ''}"
+    of = "" if name == "subgroup" else f" of {_short(name)}"
+    title = f"grouping loss between subgroups{of}{', at least' if one.is_bound else ''}"
     lines = [title, _bound("", one.grouping_loss, spec)]
     if gaps is None:
         return lines
-    rows = list(gaps.take(np.argsort(gaps["pvalue"], kind="stable")).rows())
+    surest = np.argsort(gaps["pvalue"], kind="stable")
+    rows = list(gaps.take(surest[:_MOST_GROUPS]).rows())
+    inside = [loss for loss in INNER_LOSSES if any(row[loss] == row[loss] for row in rows)]
     cells = [
-        [*_gap_cells(row), f"{row['pvalue_adjusted']:.2g}", _short(row["subgroup"])] for row in rows
+        [
+            *_gap_cells(row),
+            f"{row['pvalue_adjusted']:.2g}",
+            *("" if row[loss] != row[loss] else format(row[loss], spec) for loss in inside),
+            _short(row["subgroup"]),
+        ]
+        for row in rows
     ]
-    return lines + _gap_table(["p", "subgroup"], cells, _MOST_GROUPS, "result.subgroup_gaps")
+    titles = [f"{loss.partition('_')[0]} inside" for loss in inside]
+    return lines + _gap_table(["p", *titles, "subgroup"], cells, len(surest), "result.subgroup_gaps")
 
 
 def _segments(audit: Audit) -> list[str]:
@@ -147,8 +171,9 @@ def _segments(audit: Audit) -> list[str]:
     if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
         return []
     cells = [[*_gap_cells(vars(one)), printable(one.description)] for one in audit.segments]
-    title = "segments with other rates than rows of equal scores"
-    return ["", title, *_gap_table(["segment"], cells, _MOST_SEGMENTS, "result.segments")]
+    title = "segments whose rates differ from those of rows with equal scores"
+    shown = cells[:_MOST_SEGMENTS]
+    return ["", title, *_gap_table(["segment"], shown, len(cells), "result.segments")]
 
 
 def _gap_cells(row: Mapping[str, Any]) -> list[str]:
@@ -163,10 +188,11 @@ def _gap_cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _gap_table(last: list[str], cells: list[list[str]], most: int, where: str) -> list[str]:
+def _gap_table(last: list[str], cells: list[list[str]], n: int, where: str) -> list[str]:
+    """Return lines of gaps, and how many of ``n`` are left out."""
     header = ["  gap in points", "rows", "rate", "expected", *last]
-    more = len(cells) - most
-    return [*aligned([header, *cells[:most]]), *([f"  and {more:,} more: {where}"] if more > 0 else [])]
+    more = n - len(cells)
+    return [*aligned([header, *cells]), *([f"  and {more:,} more: {where}"] if more > 0 else [])]
 
 
 def _bound(title: str, estimate: Estimate, spec: str) -> str:

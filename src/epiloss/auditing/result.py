@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from epiloss._saving import SCHEMA, SavedAsJson, for_json, write_text
+from epiloss._progress import working
+from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss.errors import OptionError, Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.influence import Influence
@@ -18,6 +18,7 @@ from epiloss.input.problem import RegionSource
 from epiloss.table import Table
 
 if TYPE_CHECKING:
+    from epiloss.auditing.equal_rows import EqualRows
     from epiloss.auditing.row_details import RowDetails
     from epiloss.auditing.verdict import Verdict
     from epiloss.metrics.result import Metrics
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 # under which the details keep what was searched for, and measured
 _SEGMENTS, _METRICS = "result.segments", "result.metrics"
+_EQUAL_ROWS = "result.equal_rows"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Audit(SavedAsJson):
+class Audit(SavedAsJson, SavedAsPage):
     """How far a classifier's probabilities are from the truth, and where.
 
     The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. Where the grouping
@@ -103,6 +105,11 @@ class Audit(SavedAsJson):
         The audit of the recalibrated scores, with ``recalibrate=``.
     subgroups : mapping of str to Audit
         The audit by each column of ``subgroups=``.
+    smallest_detectable : float or None
+        The grouping loss that this audit would have found with 80% power; None for several scores per
+        row, and where the grouping loss is not estimated without bins.
+    effective_rows : float or None
+        The number of rows of equal weight that tell as much (Kish); None without weights.
     influence, details
         What each row adds to the losses, and the rows with their regions; not saved.
 
@@ -154,6 +161,10 @@ class Audit(SavedAsJson):
     recalibrated: Audit | None = field(default=None, repr=False)
     # the audit by each column of subgroups, by its name
     subgroups: Mapping[str, Audit] = field(default_factory=dict, repr=False)
+    # the grouping loss that would have been found with 80% power
+    smallest_detectable: float | None = None
+    # rows of equal weight that tell as much as the weighted ones; None without weights
+    effective_rows: float | None = None
     # of each row, or cluster, on each loss: what compares audits of the same rows; not written out
     influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
     # the rows and their regions, from which more is told when asked; not written out
@@ -186,8 +197,8 @@ class Audit(SavedAsJson):
     def verdict(self) -> Verdict:
         """What to do, in a word (``verdict.kind``) and in a sentence (``str(verdict)``).
 
-        The kinds are "fine", "small", "borderline", "unclear", "recalibrate", "repair" and
-        "recalibrate-and-repair".
+        The kinds are "fine", "small", "borderline", "unclear", "recalibrate", "repair",
+        "recalibrate-and-repair" and "leak".
         """
         from epiloss.auditing.verdict import verdict
 
@@ -233,12 +244,13 @@ class Audit(SavedAsJson):
         if details is None:
             return Segments((), note=NO_ROWS)
         if _SEGMENTS not in details.views:
-            details.views[_SEGMENTS] = find_segments(
-                details.problem,
-                details.options,
-                grouping_loss=self.grouping_loss.value,
-                display=details.display,
-            )
+            with working("searching for segments", details.options.verbose):
+                details.views[_SEGMENTS] = find_segments(
+                    details.problem,
+                    details.options,
+                    grouping_loss=self.grouping_loss.value,
+                    display=details.display,
+                )
         found: Segments = details.views[_SEGMENTS]
         return found
 
@@ -266,21 +278,72 @@ class Audit(SavedAsJson):
         return found
 
     @property
-    def subgroup_gaps(self) -> Mapping[str, Table]:
-        """For each column of subgroups, the rate, the rate at equal scores and the gap of its values.
+    def equal_rows(self) -> EqualRows | None:
+        """The grouping loss of rows with equal features and score, measured without a learner.
 
-        Empty for several scores per row, and where the rows were not kept.
+        None where such rows are few, copies of one another, or kept in clusters, and for other rules
+        than the Brier score.
         """
-        from epiloss.segments.subgroups import subgroup_gaps
+        from epiloss.auditing.equal_rows import equal_rows
 
         details = self.details
-        if details is None or len(details.evaluations) > 1 or self.task == "joint":
-            return {}
-        problem = details.evaluations[0].problem
-        return {
-            name: subgroup_gaps(problem, groups, level=self.confidence_level)
-            for name, groups in details.problem.subgroups.items()
-        }
+        if details is None or self.irreducible_loss is not None:
+            return None
+        if _EQUAL_ROWS not in details.views:
+            influence = None if self.is_bound else self.influence.get("grouping_loss")
+            details.views[_EQUAL_ROWS] = equal_rows(
+                details.problem, details.options, self.grouping_loss, influence
+            )
+        found: EqualRows | None = details.views[_EQUAL_ROWS]
+        return found
+
+    @property
+    def subgroup_gaps(self) -> Mapping[str, Table]:
+        """For each column of subgroups, a table with one row for each of its values.
+
+        The gap is the rate of a value less the rate of all rows with equal scores. The calibration and
+        grouping loss are those inside the value, NaN below 200 rows and beyond the 50 largest values.
+        Empty for several scores per row, and where the rows were not kept.
+        """
+        from epiloss.auditing.subgroups import gaps_by_column
+
+        return gaps_by_column(self)
+
+    def subgroup_intersections(self, *columns: str) -> Table:
+        """Return the same table for the combinations of several columns of subgroups.
+
+        Parameters
+        ----------
+        *columns : str
+            Columns of ``subgroups=``; by default all of them.
+
+        Returns
+        -------
+        Table
+            One row for each combination that occurs. P-values are adjusted for their number.
+
+        See Also
+        --------
+        subgroup_gaps : each column by itself.
+
+        References
+        ----------
+        Hebert-Johnson, Kim, Reingold and Rothblum, "Multicalibration: calibration for the
+        (computationally-identifiable) masses", ICML 2018: scores that are right in every one of many
+        groups that overlap.
+
+        Examples
+        --------
+        >>> import epiloss
+        >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(2_000)
+        >>> halves = {"a": sample.X[:, 0] > 0, "b": sample.X[:, 1] > 0}
+        >>> result = epiloss.audit(sample.y, sample.scores, subgroups=halves)
+        >>> result.subgroup_intersections("a", "b")["subgroup"].tolist()[:2]
+        ['a=False, b=False', 'a=False, b=True']
+        """
+        from epiloss.auditing.subgroups import gaps_of_intersections
+
+        return gaps_of_intersections(self, columns)
 
     def segments_by(self, columns: Any) -> Segments:
         """Search for segments in other columns than the features; texts are split into words.
@@ -372,27 +435,54 @@ class Audit(SavedAsJson):
 
         return repair_audit(self, recalibrator, part)
 
-    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """Return the audit as a page that needs nothing else, and write it to ``path`` if given.
+    def excess_risk(self, *, cost_fp: float | None = None, cost_fn: float | None = None) -> Table:
+        """Return, for each row, what acting on its score instead of the best prediction costs.
+
+        The best prediction is learned from features and score, in five folds: no row is judged by a
+        model that saw it. Defer the rows of the largest excess risk to a better model, and those of the
+        largest risk to somebody who knows.
 
         Parameters
         ----------
-        path : str or Path, optional
-            The file to write.
-        title : str, optional
-            The title of the page.
+        cost_fp, cost_fn : float, optional
+            What a false positive and a false negative cost. With either, the other is 1 by default,
+            and the risk is the cost of acting where the score is at least
+            ``cost_fp / (cost_fp + cost_fn)``. Without both it is the loss of the scoring rule.
 
         Returns
         -------
-        str
-            The page.
+        Table
+            In the order of the rows: ``row``, ``score``, ``prediction``, ``risk`` and ``excess_risk``.
+            Of a file, the rows of its sample.
+
+        See Also
+        --------
+        epiloss.regret : the mean over all rows, with intervals.
+        repair : learns to correct the scores.
+
+        References
+        ----------
+        Perez-Lebel, Le Morvan and Varoquaux, "Decision from suboptimal classifiers: excess risk pre- and
+        post-calibration", AISTATS 2025.
+
+        Examples
+        --------
+        >>> import epiloss
+        >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(4_000)
+        >>> found = epiloss.audit(sample.y, sample.scores, sample.X).excess_risk()
+        >>> true_excess = (sample.scores - sample.q) ** 2
+        >>> deferred = np.argsort(-found["excess_risk"])[:400]
+        >>> bool(true_excess[deferred].mean() > 1.3 * true_excess.mean())
+        True
         """
+        from epiloss.repair.excess_risk import excess_risk
+
+        return excess_risk(self, cost_fp, cost_fn)
+
+    def _page(self, **about: Any) -> str:
         from epiloss.presentation.report import audit_page
 
-        text = audit_page(self, title=title)
-        if path is not None:
-            write_text(path, text)
-        return text
+        return audit_page(self, **about)
 
     def log_to_mlflow(
         self,
@@ -447,6 +537,12 @@ class Audit(SavedAsJson):
         dict
             By the names of the attributes, with the number of its schema.
         """
+        metrics = self.metrics.to_dict()
+        finite: dict[str, Any] = for_json({"schema": SCHEMA, **self._plain(), "metrics": metrics})
+        return finite
+
+    def _plain(self) -> dict[str, Any]:
+        """Return everything but the metrics, which audits by subgroup share with this one."""
         plain = {
             name: value.to_dict() if isinstance(value, Estimate | Table) else value
             for name, value in vars(self).items()
@@ -457,12 +553,15 @@ class Audit(SavedAsJson):
         plain["options"] = dict(self.options)
         plain["region_source"] = self.region_source.value
         plain["remarks"] = [remark.to_dict() for remark in self.remarks]
-        plain["subgroups"] = {name: one.to_dict() for name, one in self.subgroups.items()}
+        plain["subgroups"] = {
+            name: {"schema": SCHEMA, **one._plain()} for name, one in self.subgroups.items()
+        }
         plain["subgroup_gaps"] = {name: one.to_dict() for name, one in self.subgroup_gaps.items()}
         plain["segments"] = self.segments.to_dict()
+        equal_rows = self.equal_rows
+        plain["equal_rows"] = None if equal_rows is None else equal_rows.to_dict()
         plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
-        finite: dict[str, Any] = for_json({"schema": SCHEMA, **plain})
-        return finite
+        return plain
 
     def __str__(self) -> str:
         from epiloss.auditing.ledger import ledger

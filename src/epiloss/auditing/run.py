@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from epiloss._progress import stage, working
@@ -14,6 +15,7 @@ from epiloss._typing import Floats
 from epiloss.auditing.ratings import check_for_ratings, with_ratings
 from epiloss.auditing.result import Audit
 from epiloss.auditing.summary import summarise
+from epiloss.calibration.class_recalibrators import RecalibratedTogether
 from epiloss.calibration.curves import CurveFitter
 from epiloss.errors import DataError, OptionError
 from epiloss.estimation.crossfit.bound import CrossfitBound
@@ -101,9 +103,10 @@ def audit(
     clusters : array-like of shape (n,), optional
         Patients, users: rows of one cluster may depend on each other (scikit-learn's ``groups``). They
         are never split between learning and evaluation, and standard errors are by cluster.
-    recalibrate : {"isotonic", "sigmoid", "temperature", "beta"} or object, optional
-        Also audit the scores recalibrated on the learning rows: ``result.recalibrated``. An object has
-        ``fit`` and ``predict``.
+    recalibrate : {"isotonic", "sigmoid", "temperature", "beta", "vector"} or object, optional
+        Also audit the scores recalibrated on the learning rows: ``result.recalibrated``. Of several
+        classes, "temperature" and "vector" recalibrate all scores together, and the others each score
+        by itself. An object has ``fit`` and ``predict``.
     n_bins : int or sequence of edges
         Level sets of the score; at most as many as there are rows.
     strategy : {"uniform", "quantile"}
@@ -141,7 +144,7 @@ def audit(
         What to show of a row in reports: an identifier, a text, several columns; image files as
         ``pathlib.Path``, or images (n, height, width[, 3]).
     random_state : int, Generator or RandomState, optional
-        The one source of randomness.
+        The one source of randomness. The twin estimate does not depend on it, unless ``learner`` does.
     n_jobs : int, optional
         Number of threads (-1: all cores); the result does not depend on it.
     verbose : bool, optional
@@ -269,7 +272,14 @@ def _without_bins(
 
 
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:
-    """Evaluate the scores recalibrated."""
-    again = [evaluate_recalibrated(one, options) for one in binaries]
-    bounds = _without_bins(binaries, options, crossfit_recalibrated) if options.without_bins else []
+    """Evaluate the scores recalibrated, each by itself or those of all classes together."""
+    together = None
+    if options.recalibrates_together and problem.task != "binary":
+        rows = problem.scores, problem.labels, problem.weights
+        together = RecalibratedTogether(options.recalibrate, problem.classes, *rows)
+    again = [evaluate_recalibrated(one, options, together) for one in binaries]
+    bounds: list[CrossfitBound | None] = []
+    if options.without_bins:
+        estimate = partial(crossfit_recalibrated, together=together)
+        bounds = _without_bins(binaries, options, estimate)
     return summarise(problem, options, again, bounds, None)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from epiloss.auditing.detectable import smallest_detectable
 from epiloss.auditing.judgement import LABELS_ENOUGH, LABELS_PER_REGION
 from epiloss.auditing.result import Audit, Bounds
 from epiloss.auditing.row_details import RowDetails
@@ -18,7 +19,13 @@ from epiloss.auditing.tables import histogram_table, level_set_table, region_tab
 from epiloss.errors import Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.bound import CrossfitBound, sum_of_bounds
-from epiloss.estimation.crossfit.run import LEAST_CLUSTERS, LEAST_LABELS, LEAST_ROWS
+from epiloss.estimation.crossfit.run import (
+    LEAST_CLUSTERS,
+    LEAST_EFFECTIVE,
+    LEAST_LABELS,
+    LEAST_ROWS,
+    kish_rows,
+)
 from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.options import Options
@@ -45,10 +52,11 @@ def summarise(
     bounds = [bound for bound in crossfits if bound is not None]
     level, clusters = options.confidence_level, problem.clusters
     crossfit = sum_of_bounds(bounds, level, clusters) if bounds else None
-    without_bins = None if crossfit is None else crossfit.estimate
     by_twins = options.method == "twin"
     by_regions = _by_regions(problem, evaluations, level)
-    ledger = _ledger(problem, evaluations, crossfit, by_regions, level)
+    hidden = _bounds(evaluations, options.rule)
+    ledger = _ledger(problem, evaluations, crossfit, by_regions, level, hidden.grouping_loss_high)
+    without_bins = None if crossfit is None else ledger.grouping_loss
     predictions = tuple(one.prediction for one in bounds if one.prediction is not None)
     details = RowDetails(problem, options, tuple(evaluations), display, predictions)
     n_rows = evaluations[0].n_rows
@@ -68,7 +76,7 @@ def summarise(
         bias=_total(evaluations, "bias"),
         explained=_total(evaluations, "explained"),
         induced=_induced(problem, evaluations),
-        bounds=_bounds(evaluations, options.rule),
+        bounds=hidden,
         partition_bound=by_regions,
         crossfit_bound=None if by_twins else without_bins,
         twin_estimate=without_bins if by_twins else None,
@@ -81,6 +89,10 @@ def summarise(
         remarks=(*problem.remarks, *_remarks(problem, evaluations, ledger.score.value)),
         recalibrated=recalibrated,
         subgroups=dict(by_subgroup),
+        smallest_detectable=None
+        if crossfit is None
+        else smallest_detectable(problem, evaluations[0].problem, hidden.grouping_loss_high),
+        effective_rows=_effective_rows(problem, n_rows),
         influence={name: part.by_cluster(clusters) for name, part in ledger.influence.items()},
         details=details,
     )
@@ -103,12 +115,13 @@ def _ledger(
     crossfit: CrossfitBound | None,
     by_regions: Estimate,
     level: float,
+    most: float,
 ) -> _Ledger:
     """Part the score; the grouping loss is the one without bins, if there is one."""
     influence = {name: _summed(evaluations, name) for name in _INFLUENCES}
     grouping = by_regions
     if crossfit is not None:
-        grouping, influence["grouping_loss"] = crossfit.estimate, crossfit.influence
+        grouping, influence["grouping_loss"] = _possible(crossfit.estimate, most), crossfit.influence
     score, calibration = _total(evaluations, "score"), _total(evaluations, "calibration_loss")
     remainder = score - calibration - grouping.value
     if not np.isfinite(score):
@@ -127,6 +140,20 @@ def _ledger(
         estimate(remainder, rest),
         influence,
     )
+
+
+def _effective_rows(problem: Problem, n_rows: int) -> float | None:
+    """Return the effective number of all rows, of which the problem may be a sample."""
+    if problem.weights is None:
+        return None
+    return kish_rows(problem.weights) * n_rows / len(problem.labels)
+
+
+def _possible(loss: Estimate, most: float) -> Estimate:
+    """Return the estimate, which with its interval does not go beyond what a loss can be."""
+    if loss.low is None or loss.high is None or loss.high <= most:
+        return loss
+    return replace(loss, value=min(loss.value, most), low=min(loss.low, most), high=most)
 
 
 def _by_regions(problem: Problem, evaluations: Sequence[Evaluation], level: float) -> Estimate:
@@ -219,6 +246,7 @@ def _remarks(problem: Problem, evaluations: Sequence[Evaluation], score: float) 
         _rare_outcome(problem, evaluations[0]),
         _few_labels(problem, evaluations[0]),
         _infinite_score(score),
+        _few_effective(problem),
     ]
     return [remark for remark in found if remark is not None]
 
@@ -282,6 +310,21 @@ def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
         "few-labels",
         f"regions have fewer than {LABELS_PER_REGION} of the rarer labels on average, so what they "
         f"explain of the log-loss is biased upwards: {instead}",
+    )
+
+
+def _few_effective(problem: Problem) -> Remark | None:
+    if problem.weights is None:
+        return None
+    effective, heaviest = kish_rows(problem.weights), float(problem.weights.max())
+    if effective >= LEAST_EFFECTIVE:
+        return None
+    share = 100 * heaviest / float(problem.weights.sum())
+    return Remark(
+        "few-effective-rows",
+        f"the weights leave {effective:.3g} effective rows of {len(problem.weights):,} (one row has "
+        f"{share:.3g}% of all weight), too few for standard errors: at least {LEAST_EFFECTIVE} are "
+        "needed. Cap the largest weights, or leave them out.",
     )
 
 

@@ -20,10 +20,12 @@ from epiloss.auditing.judgement import (
     judged,
     labels_per_region,
 )
+from epiloss.auditing.leaks import Leak
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
 from epiloss.number_format import loss_spec
+from epiloss.segments.subgroups import GAP_COLUMNS
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
@@ -38,7 +40,8 @@ class Verdict:
     Attributes
     ----------
     kind : str
-        "fine", "small", "borderline", "unclear", "recalibrate", "repair" or "recalibrate-and-repair".
+        "fine", "small", "borderline", "unclear", "recalibrate", "repair", "recalibrate-and-repair" or
+        "leak".
     sentence : str
         The kind with the sizes that it rests on; ``str(verdict)``.
     matters : float
@@ -90,12 +93,25 @@ class _Telling:
 
     def sentence(self, kind: str, rows: int | None) -> str:
         """Return the verdict in words."""
+        if self.found.is_too_few:
+            left = self.found.audit.effective_rows
+            return f"Too little data to tell: the weights leave {left:.3g} effective rows."
+        if self.found.leak is not None:
+            return self.leaking(self.found.leak)
         if self.found.is_vacuous:
             return self.vacuous()
         if kind == UNCLEAR:
             return self.unclear(rows) if self.found.is_open else self.right_on_average()
         known = {FINE: self.fine, SMALL: self.small, BORDERLINE: self.borderline}
         return known[kind]() if kind in known else self.to_do(kind)
+
+    def leaking(self, leak: Leak) -> str:
+        name = printable(leak.column)
+        return (
+            f"Check for a leak: column {name!r} nearly tells the label; by itself it explains "
+            f"{percent(math.floor(100 * leak.share) / 100)} of the labels' variance. Leave it out if it "
+            "is not known when the model predicts, and audit again."
+        )
 
     def to_do(self, kind: str) -> str:
         calibration, grouping = self.found.audit.calibration_loss, self._size(self.found.grouping)
@@ -231,9 +247,9 @@ class _Telling:
 def _surest_subgroup(audit: Audit) -> Mapping[str, Any] | None:
     """Return the subgroup whose gap is the surest, if it is more than noise."""
     rows = [
-        {**row, "name": f"for {row['subgroup']} ({column})"}
+        {**row, "name": f"for {row['subgroup']}" + ("" if column == "subgroup" else f" ({column})")}
         for column, table in audit.subgroup_gaps.items()
-        for row in table.rows()
+        for row in table.rows(*GAP_COLUMNS)
         if row["pvalue_adjusted"] <= LEVEL
     ]
     return min(rows, key=lambda row: float(row["pvalue_adjusted"]), default=None)

@@ -113,6 +113,42 @@ CLASS_RECALIBRATORS: Mapping[str, Callable[[], ClassRecalibrator]] = {
 }
 
 
+@dataclass(frozen=True)
+class RecalibratedTogether:
+    """The scores of all classes, recalibrated at once by some of the rows.
+
+    Binary problems of a task share one, so that each set of learning rows is fitted once.
+    """
+
+    recalibrate: str
+    classes: tuple[Any, ...]
+    scores: Floats  # (n, K)
+    labels: Codes
+    weights: Floats | None
+    found: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def confidence(self) -> Floats:
+        """The highest score of each row, by which rows are split alike for all classes."""
+        return np.asarray(self.scores.max(axis=1), float)
+
+    def learned_on(self, rows: Codes, of: Any) -> Floats:
+        """Return scores of all rows, recalibrated by some of them: of a class, or of each row's own."""
+        anew = self._all_learned_on(rows)
+        if isinstance(of, np.ndarray):
+            return np.asarray(np.take_along_axis(anew, of[:, None], axis=1)[:, 0], float)
+        return np.ascontiguousarray(anew[:, self.classes.index(of)])
+
+    def _all_learned_on(self, rows: Codes) -> Floats:
+        key = rows.tobytes()
+        if key not in self.found:
+            weights = None if self.weights is None else self.weights[rows]
+            model = resolve_class_recalibrator(self.recalibrate)
+            model.fit(self.scores[rows], self.labels[rows], weights)
+            self.found[key] = model.predict(self.scores)
+        return self.found[key]
+
+
 def resolve_class_recalibrator(recalibrate: str) -> ClassRecalibrator:
     """Return a fresh recalibrator of all classes by its name.
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from epiloss._typing import Floats
-from epiloss.calibration.class_recalibrators import ClassTemperature, clipped_logs
+from epiloss.calibration.class_recalibrators import CLASS_RECALIBRATORS, ClassTemperature, clipped_logs
 from epiloss.errors import DataError, OptionError
 
 
@@ -139,6 +139,13 @@ RECALIBRATORS: Mapping[str, Callable[[], Recalibrator]] = {
     "beta": BetaRecalibrator,
 }
 _NAMES = ", ".join(map(repr, RECALIBRATORS))
+_ALL_NAMES = ", ".join(map(repr, dict.fromkeys([*RECALIBRATORS, *CLASS_RECALIBRATORS])))
+
+
+def check_recalibrate(recalibrate: Any) -> None:
+    """Refuse what no task can be recalibrated by."""
+    if not (isinstance(recalibrate, str) and recalibrate in CLASS_RECALIBRATORS):
+        resolve_recalibrator(recalibrate)
 
 
 def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
@@ -157,7 +164,7 @@ def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
         fresh: Recalibrator = copy.deepcopy(recalibrate)
         return fresh
     raise OptionError(
-        f"recalibrate must be None, {_NAMES} or an object with fit(scores, labels) and "
+        f"recalibrate must be None, {_ALL_NAMES} or an object with fit(scores, labels) and "
         f"predict(scores), got {recalibrate!r}."
     )
 

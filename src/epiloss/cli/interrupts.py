@@ -18,7 +18,7 @@ _LOADING = ("<frozen importlib._bootstrap>", "<string>")
 
 @contextmanager
 def interruptible(home: str) -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C below the file ``home``, as soon as it cannot get lost.
+    """Raise KeyboardInterrupt on Ctrl-C below ``home``, a file or folder, as soon as it cannot get lost.
 
     A module that is being loaded may print it or make another error of it, so it waits until that is
     done; while ``home`` itself loads modules, what was set before decides. Where C code calls Python
@@ -57,7 +57,7 @@ def interruptible(home: str) -> Iterator[None]:
 def _files_below(home: str, frame: FrameType | None) -> list[str]:
     """Return the files of what runs, the innermost first, up to what ``home`` called."""
     files = []
-    while frame is not None and frame.f_code.co_filename != home:
+    while frame is not None and not frame.f_code.co_filename.startswith(home):
         files.append(frame.f_code.co_filename)
         frame = frame.f_back
     return files

@@ -13,25 +13,66 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from epiloss.errors import DataError
+from epiloss._progress import paused
+from epiloss.errors import DataError, printable
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
     from epiloss.repair.evaluate import RepairResult
 
 
-def repaired(result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...]) -> RepairResult:
-    """Repair, measure, and write what was asked for."""
+def repaired(
+    result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...], source: Any
+) -> RepairResult:
+    """Repair, measure, and write what was asked for, with the columns of the source."""
     from epiloss.repair import RegionRecalibrator
     from epiloss.sources.whole_files import write_table
 
     loop = result.repair(RegionRecalibrator(repair["repair_method"], rule=result.rule))
     if repair["repair"]:
-        columns = {"row": loop.rows, **_score_columns(scores, loop)}
+        order = loop.rows.argsort(kind="stable")
+        better = {name: one[order] for name, one in _score_columns(scores, loop).items()}
+        rows = loop.rows[order]
+        kept = _columns_of_rows(source, rows, list(better), repair["repair"])
+        columns = {"row": rows, **kept, **better}
         write(repair["repair"], lambda path: write_table(path, columns))
     if repair["save_repair"]:
         write(repair["save_repair"], loop.repair.save)
     return loop
+
+
+def _columns_of_rows(source: Any, rows: Any, added: Sequence[str], path: str) -> dict[str, Any]:
+    """Return the columns of some rows, in order, of a source; none of the bundled data."""
+    if source is None:
+        return {}
+    from epiloss.sources.arrow import arrow
+    from epiloss.sources.kept_columns import kept_columns, plain_field
+    from epiloss.sources.tables import open_source
+
+    opened = open_source(source)
+    note_lost_columns(opened.schema, path)
+    names = kept_columns(opened.schema, added, path)
+    batches, before = [], 0
+    for part in opened.parts:
+        for batch in part.batches(names):
+            here = rows[(rows >= before) & (rows < before + batch.num_rows)] - before
+            batches.append(batch.take(arrow().array(here)))
+            before += batch.num_rows
+    table = arrow().Table.from_batches(batches)
+    return {name: table.column(name).cast(plain_field(table.field(name)).type) for name in names}
+
+
+def note_lost_columns(schema: Any, path: str) -> None:
+    """Say which columns are not written again."""
+    from epiloss.sources.kept_columns import lost_columns
+
+    lost = printable(", ".join(map(repr, lost_columns(schema, path))))
+    if lost:
+        with paused():
+            click.echo(
+                f"note: CSV cannot hold lists, so {lost} is left out. Write Parquet to keep it.",
+                err=True,
+            )
 
 
 def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]:
@@ -82,7 +123,7 @@ def _reason(error: OSError) -> str:
 
 def check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> None:
     """Refuse to overwrite what is read or what is there, and folders that are not, before any work."""
-    given = {name: options.get(name) for name in ("output", "report", "repair", "save_repair")}
+    given = {name: options.get(name) for name in ("output", "report", "repair", "save_repair", "chart")}
     paths = {f"--{name.replace('_', '-')}": path for name, path in given.items() if path}
     for path in paths.values():
         if any(_holds(one, path) for one in inputs):
@@ -125,7 +166,25 @@ def _is_standard_output(path: str) -> bool:
 
 def named_files(names: Sequence[str]) -> list[str]:
     """Return files and folders that are named, also by patterns."""
-    return [found for name in names for found in ([name] if os.path.exists(name) else glob.glob(name))]
+    from epiloss.sources.addresses import local_name
+
+    here = [str(local_name(name)) for name in names]
+    return [found for name in here for found in ([name] if os.path.exists(name) else glob.glob(name))]
+
+
+def opened(files: Sequence[str], scores: Sequence[str], sql: str | None = None) -> tuple[Any, list[str]]:
+    """Return the files, or the table of what can be read only once, and its columns of scores.
+
+    With ``sql`` it is the query of a database file.
+    """
+    from epiloss.sources.addresses import local_name
+    from epiloss.sources.tables import named_columns, with_query
+    from epiloss.sources.whole_files import read_whole
+
+    names = [local_name(name) for name in files]
+    alone = read_whole(names[0]) if len(names) == 1 else None
+    source = with_query(names if alone is None else alone, sql)
+    return source, named_columns(source, scores, "score")
 
 
 def _holds(given: str, path: str) -> bool:

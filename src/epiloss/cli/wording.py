@@ -20,11 +20,12 @@ _OPTIONS = {
     "confidence_level": "--confidence-level",
     "classes": "--class",
     "exclude": "--exclude",
+    "length_normalized": "--length-normalized",
 }
 # as options alone, not as words of a sentence
 _SAME = (
     "task", "label", "score", "subgroups", "clusters", "engine", "memory", "display", "logits", "method",
-    "rule", "checkpoint", "recalibrate", "strategy", "tolerance",
+    "rule", "checkpoint", "recalibrate", "strategy", "tolerance", "sql",
 )  # fmt: skip
 SWITCHES = {**_OPTIONS, **{name: f"--{name}" for name in _SAME}}
 _SPOKEN = re.compile(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.class_recalibrators import RecalibratedTogether
 from epiloss.calibration.curves import Curve, cell_mean_pair, fit_curve_pair, fit_vector_curve_pair
 from epiloss.calibration.halves import even_halves
 from epiloss.calibration.level_sets import (
@@ -174,10 +175,40 @@ def scored_as_given(problem: BinaryProblem, options: Options, generator: np.rand
     return Scored(problem, level_set, cells, values)
 
 
+def strata_to_recalibrate(
+    problem: BinaryProblem, options: Options, together: RecalibratedTogether | None
+) -> Codes:
+    """Return the level set of each row, by which rows are split into learning and other ones."""
+    if together is not None:
+        problem = replace(problem, scores=together.confidence)
+    return level_sets_of(problem, options).assign(problem.scores)
+
+
 def scored_anew(
-    problem: BinaryProblem, options: Options, fold: Fold, generator: np.random.Generator
+    problem: BinaryProblem,
+    options: Options,
+    fold: Fold,
+    generator: np.random.Generator,
+    together: RecalibratedTogether | None = None,
 ) -> Scored:
-    """Return the scores recalibrated on a fold's learning rows, with curves from the other rows."""
+    """Return the scores recalibrated on a fold's learning rows, with curves from the other rows.
+
+    Several classes may be recalibrated ``together``; otherwise each score is, by itself.
+    """
+    if together is None:
+        scores = _recalibrated(problem, options, fold)
+    else:
+        of = problem.name if problem.claimed is None else problem.claimed
+        scores = together.learned_on(fold.learn, of)
+    recalibrated = replace(problem, scores=scores)
+    bins = level_sets_of(recalibrated, options)
+    # fitted on rows that the recalibration has not seen: on the others it looks perfect
+    curves = fitted_curves(recalibrated.take(fold.evaluate), options, generator)
+    return Scored(recalibrated, bins.assign(scores), bins, curves)
+
+
+def _recalibrated(problem: BinaryProblem, options: Options, fold: Fold) -> Floats:
+    """Return one score of all rows, recalibrated on a fold's learning rows."""
     model = resolve_recalibrator(options.recalibrate)
     assert model is not None  # the caller asks for a recalibration
     labels = problem.labels[fold.learn]
@@ -188,9 +219,4 @@ def scored_anew(
         )
     learn_weights = None if problem.weights is None else problem.weights[fold.learn]
     fit_recalibrator(model, problem.scores[fold.learn], labels, learn_weights)
-    scores = checked_recalibration(model.predict(problem.scores), len(problem.scores))
-    recalibrated = replace(problem, scores=scores)
-    bins = level_sets_of(recalibrated, options)
-    # fitted on rows that the recalibration has not seen: on the others it looks perfect
-    curves = fitted_curves(recalibrated.take(fold.evaluate), options, generator)
-    return Scored(recalibrated, bins.assign(scores), bins, curves)
+    return checked_recalibration(model.predict(problem.scores), len(problem.scores))

@@ -17,9 +17,10 @@ import numpy as np
 from epiloss._models import described
 from epiloss._random import RandomState, seed_of
 from epiloss._typing import Floats
+from epiloss.calibration.class_recalibrators import CLASS_RECALIBRATORS
 from epiloss.calibration.curves import CurveFitter, resolve_curve
 from epiloss.calibration.level_sets import check_strategy, checked_bins, checked_count
-from epiloss.calibration.recalibrators import resolve_recalibrator
+from epiloss.calibration.recalibrators import RECALIBRATORS, check_recalibrate
 from epiloss.errors import OptionError
 from epiloss.estimation.crossfit.learners import Learner, resolve_learner
 from epiloss.input.checks import TASKS
@@ -116,7 +117,7 @@ class Options:
             )
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
-        resolve_recalibrator(recalibrate)  # a wrong option is told before any work
+        check_recalibrate(recalibrate)  # a wrong option is told before any work
         options = cls(
             reading=Reading(task, pos_label, classes, drop_missing, logits),
             rule=resolve_rule(rule),
@@ -151,8 +152,18 @@ class Options:
         """Whether an estimate without bins is asked for, by cross-fitting or by twin learners."""
         return self.method in _LEARNING
 
+    @property
+    def recalibrates_together(self) -> bool:
+        """Whether scores of several classes are recalibrated at once, not each by itself."""
+        return isinstance(self.recalibrate, str) and self.recalibrate in CLASS_RECALIBRATORS
+
     def check_task(self, task: str) -> None:
-        """Refuse options that have no meaning where level sets condition on whole score vectors."""
+        """Refuse options that have no meaning for a task."""
+        if task == "binary" and self.recalibrates_together and self.recalibrate not in RECALIBRATORS:
+            raise OptionError(
+                f"recalibrate={self.recalibrate!r} needs the scores of several classes, got task "
+                "'binary'. Use 'beta', which is its form for one score."
+            )
         if task != "joint":
             return
         if self.recalibrate is not None or np.ndim(self.n_bins) > 0:

@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 
 from epiloss._random import stream
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.class_recalibrators import RecalibratedTogether
 from epiloss.calibration.level_sets import LevelSets, VectorLevelSets
 from epiloss.estimation.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
-from epiloss.estimation.learned import Placed, Scored, level_sets_of, scored_anew, scored_as_given
+from epiloss.estimation.learned import (
+    Placed,
+    Scored,
+    level_sets_of,
+    scored_anew,
+    scored_as_given,
+    strata_to_recalibrate,
+)
 from epiloss.estimation.losses import (
     LevelSetLosses,
     RegionLosses,
@@ -98,13 +106,18 @@ def evaluate(problem: BinaryProblem, options: Options) -> Evaluation:
     return evaluation_of(problem, levels, results, edges)
 
 
-def evaluate_recalibrated(problem: BinaryProblem, options: Options) -> Evaluation:
+def evaluate_recalibrated(
+    problem: BinaryProblem, options: Options, together: RecalibratedTogether | None = None
+) -> Evaluation:
     """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
     curves, trees = stream(options.seed, "curves"), stream(options.seed, "trees")
     bins = level_sets_of(problem, options)
     splits = stream(options.seed, "splits")
-    repeats = split_folds(problem, options, bins.assign(problem.scores), splits)
-    scored = [[scored_anew(problem, options, fold, curves) for fold in folds] for folds in repeats]
+    strata = strata_to_recalibrate(problem, options, together)
+    repeats = split_folds(problem, options, strata, splits)
+    scored = [
+        [scored_anew(problem, options, fold, curves, together) for fold in folds] for folds in repeats
+    ]
     results = [
         [_evaluate_fold(options, *pair, trees) for pair in zip(*both, strict=True)]
         for both in zip(repeats, scored, strict=True)

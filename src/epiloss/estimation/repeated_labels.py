@@ -91,7 +91,7 @@ def measured_losses(
     several = ratings.count > 1
     w = np.where(several, 1.0 if weights is None else weights, 0.0)
     mean, square = ratings.mean, _unbiased_square(ratings)
-    a, b = _out_of_fold_curves(scores, mean, weights, generator)
+    a, b = out_of_fold_curves(scores, mean, weights, generator)
     values = {
         "score": (scores - mean) ** 2 + mean * (1 - mean),
         "calibration_loss": (scores - a) * (scores - b),
@@ -125,7 +125,7 @@ def _unbiased_square(ratings: Ratings) -> Floats:
     return square
 
 
-def _out_of_fold_curves(
+def out_of_fold_curves(
     scores: Floats,
     mean: Floats,
     weights: Floats | None,

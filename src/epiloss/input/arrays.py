@@ -69,7 +69,7 @@ def _is_number(value: object) -> bool:
 
 def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
     """Return scores as numbers (n,) or (n, K), whatever they are."""
-    raw = as_array(y_prob, "y_prob")
+    raw = _stacked(as_array(y_prob, "y_prob"), at, names)
     if raw.ndim == 0:
         raise DataError(
             f"y_prob must be an array of scores, got {type(y_prob).__name__}. Pass one score per row."
@@ -82,6 +82,27 @@ def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> F
         )
     scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.", at, names)
     return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
+
+
+def _stacked(raw: NDArray[Any], at: Place, names: Sequence[str]) -> NDArray[Any]:
+    """Return a column of lists or arrays, one of all classes' scores a row, as a matrix."""
+    column = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
+    if column.dtype != object or column.ndim != 1 or not len(column):
+        return raw
+    lengths = np.array(
+        [len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in column]
+    )
+    if lengths.max() < 0:
+        return raw
+    missing = np.array([n < 0 and is_missing(row) for n, row in zip(lengths, column, strict=True)])
+    width = int(lengths[np.argmax(lengths >= 0)])
+    odd = ~missing & (lengths != width)
+    if odd.any():
+        rule = f"lists of scores must be equally long, with {width} scores as the first has"
+        value = f"{column[int(odd.argmax())]!r:.40}"
+        raise _rows(KIND, rule, value, odd, at, "Pass one score for each class.", names)
+    nothing = [np.nan] * width
+    return np.array([nothing if none else row for none, row in zip(missing, column, strict=True)])
 
 
 def read_scores(y_prob: Any, *, logits: bool = False) -> Floats:

@@ -38,11 +38,11 @@ from epiloss.input.remarks import (
     dropped_remark,
     misaligned_remarks,
     remarks_on,
-    varied_remarks,
     weightless_remarks,
 )
 from epiloss.input.sparse import is_sparse
 from epiloss.input.subgroups import combined, grouped, read_subgroups
+from epiloss.input.text_features import with_words
 
 TASKS = ("binary", "top-label", "classwise", "joint")
 
@@ -208,12 +208,11 @@ def _present(scores: Floats, labels: NDArray[Any]) -> tuple[NDArray[np.int64] | 
 
 
 def without_names(problem: Problem) -> Problem:
-    """Leave out columns of texts that tell rows apart, as names do."""
-    varied = {} if problem.features is None else problem.features.too_varied()
-    if problem.features is None or not varied:
+    """Read texts as their words, and leave out columns of texts that tell rows apart, as names do."""
+    if problem.features is None or not problem.features.too_varied():
         return problem
-    kept = replace(problem, features=problem.features.without(list(varied)))
-    return kept.remarking(*varied_remarks(varied, len(problem.labels)))
+    found = with_words(problem.features)
+    return replace(problem, features=found.features).remarking(*found.remarks(len(problem.labels)))
 
 
 def _is_empty_mapping(X: Any) -> bool:

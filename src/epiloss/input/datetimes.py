@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss._typing import Floats
+from epiloss.input.text import WORD
 
 MOMENT, DURATION = "datetime64[us]", "timedelta64[us]"  # since 1970, in UTC
 DATE = "date"  # moments too, of which only the day is told
@@ -76,7 +77,7 @@ def family(dtype: str) -> str:
 
 def checked_kind(dtype: str) -> str:
     """Return the name of a kind of column, or raise what NumPy says of it."""
-    if dtype not in (DATE, TIME) and np.dtype(dtype).kind not in "bmM":
+    if dtype not in (DATE, TIME, WORD) and np.dtype(dtype).kind not in "bmM":
         raise ValueError(f"{dtype} is no kind of column")
     return dtype
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,7 @@ from epiloss.input.datetimes import MOMENT, microseconds, object_microseconds
 from epiloss.input.pandas_metadata import category_columns_of, index_columns_of
 from epiloss.input.sparse import SparseColumns, Stored, is_worth_it, stored, stored_in_pandas
 from epiloss.input.tables import column_names, nearest_name
+from epiloss.input.text import as_levels, text_columns, text_of
 from epiloss.input.values import category_name, is_missing, plain_array
 
 
@@ -80,8 +81,30 @@ def only_wanted(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str
     return kept
 
 
+def with_words_of(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """Return columns with those that are made of texts, where such ones are wanted and not there."""
+    words: dict[str, list[str]] = {}
+    for name in wanted:
+        made_of = None if name in columns else text_of(name)
+        if made_of is not None and made_of[0] in columns:
+            words.setdefault(made_of[0], []).extend([made_of[1]] if made_of[1] is not None else [])
+    made = {
+        name: numbers
+        for column, own in words.items()
+        for name, numbers in _of_texts(column, columns[column], own)
+    }
+    return {**columns, **made}
+
+
+def _of_texts(column: str, values: Any, words: list[str]) -> Iterator[tuple[str, NDArray[Any]]]:
+    levels, codes = as_levels(_as_array(column, values))
+    return text_columns(column, levels, codes, words)
+
+
 def missing_column(name: str, names: Collection[str]) -> DataError:
-    """Return what to say where a column is missing that was learned from."""
+    """Return what to say where a column is missing that was learned from: of words, that of the text."""
+    made_of = text_of(name)
+    name = name if made_of is None else made_of[0]
     near = nearest_name(name, names)
     meant = "" if near is None else f"Did you mean {near!r}? "
     return DataError(
@@ -154,6 +177,8 @@ def _as_array(name: str, column: Any) -> NDArray[Any]:
     names = _category_names(column)
     if names is not None:
         return names
+    if isinstance(column, list | tuple) and all(isinstance(one, str | None) for one in column):
+        return np.array(column, object)  # an array of texts would be as wide as the longest
     zone = getattr(getattr(column, "dtype", None), "tz", None)
     return plain_array(column, f"column {name!r} of X", None if zone is None else MOMENT)
 
@@ -240,10 +265,10 @@ def _numbers_or_codes(
         numbers = np.full(len(column), np.nan)
         numbers[~missing] = read
         return numbers, None, dtype
-    levels, code = np.unique(np.array([str(value) for value in present]), return_inverse=True)
+    levels, code = as_levels(present)  # no array of texts, which would be as wide as the longest
     codes = np.full(len(column), np.nan)
     codes[~missing] = code
-    return codes, tuple(str(level) for level in levels), None
+    return codes, tuple(levels), None
 
 
 def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:

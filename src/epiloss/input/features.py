@@ -23,9 +23,11 @@ from epiloss.input.feature_columns import (
     only_wanted,
     read_columns,
     read_sparse_columns,
+    with_words_of,
 )
 from epiloss.input.sparse import SparseColumns, is_sparse, stored
-from epiloss.input.tables import as_table
+from epiloss.input.tables import as_table, from_records
+from epiloss.input.text import WORD
 from epiloss.input.values import check_in_memory, plain_array, unmasked
 
 _TEXTS, _ROWS_PER_TEXT = 50, 10  # more texts, with fewer rows each, are names of rows
@@ -252,16 +254,27 @@ class Features:
         if is_sparse(X):
             matrix = SparseColumns.read(X)
             return checked(cls(matrix, _numbered(matrix.n_columns)))
-        X = as_table(unmasked(X), "X")
+        X = as_table(from_records(unmasked(X)), "X")
         columns = named_columns(X)
         if columns is None:
             return checked(_from_array(plain_array(X, "X")))
         if not columns:
             return cls(np.empty((0 if isinstance(X, Mapping) else len(X), 0)), ())
         if like is not None:
+            columns = with_words_of(columns, like.names)
             is_named = not like.nameless or all(name in columns for name in like.names)
             columns = only_wanted(columns, like.names) if is_named else only_lists(columns)
-        return checked(_from_columns(columns, keep_names=like is not None and not like.nameless))
+        found = _from_columns(columns, keep_names=like is not None and not like.nameless)
+        return checked(found if like is None else _with_word_kinds(found, like))
+
+
+def _with_word_kinds(features: Features, like: Features) -> Features:
+    """Return features of which those are known to tell of words that do in others."""
+    kinds = {like.names[j]: kind for j, kind in like.dtypes.items() if kind == WORD}
+    if not kinds:
+        return features
+    words = {j: WORD for j, name in enumerate(features.names) if name in kinds}
+    return replace(features, dtypes={**features.dtypes, **words})
 
 
 def _numbered(d: int) -> tuple[str, ...]:

@@ -34,6 +34,22 @@ def column_names(table: Any) -> list[Any] | None:
     return list(names)
 
 
+def from_records(values: Any) -> Any:
+    """Return a list of rows, each a mapping, as a mapping of columns; anything else as it is.
+
+    Examples
+    --------
+    >>> from_records([{"age": 30, "sex": "f"}, {"age": 41}]), from_records([30, 41])
+    ({'age': [30, 41], 'sex': ['f', None]}, [30, 41])
+    """
+    if not isinstance(values, list | tuple) or not values:
+        return values
+    if not all(isinstance(row, Mapping) for row in values):
+        return values
+    names = dict.fromkeys(name for row in values for name in row)
+    return {name: [row.get(name) for row in values] for name in names}
+
+
 def as_table(values: Any, what: str) -> Any:
     """Return what Arrow can read and NumPy cannot as a table or column of pyarrow."""
     if hasattr(values, "__array__") or isinstance(values, Mapping):

@@ -64,15 +64,15 @@ def log_audit(
 
 
 def metrics_of(result: Audit) -> Iterator[tuple[str, float]]:
-    """Return every number of the ledger by its name, those of recalibrated scores too.
+    """Return every number of the ledger by its name, those of recalibrated scores too; then metrics.
 
     Examples
     --------
     >>> import epiloss
     >>> sample = epiloss.simulate.Sigmoid().sample(1_000)
     >>> names = dict(metrics_of(epiloss.audit(sample.y, sample.scores)))
-    >>> "grouping_loss" in names, "calibration_loss_low" in names
-    (True, True)
+    >>> [name in names for name in ("grouping_loss", "calibration_loss_low", "metrics/auc")]
+    [True, True, True]
     """
     for name in _ESTIMATES:
         estimate = getattr(result, name)
@@ -82,6 +82,10 @@ def metrics_of(result: Audit) -> Iterator[tuple[str, float]]:
     if result.recalibrated is not None:
         for name, value in metrics_of(result.recalibrated):
             yield f"recalibrated/{name}", value
+    for name, metric in result.metrics.items():
+        yield from _finite(f"metrics/{name}", metric.estimate)
+        if metric.floor is not None:
+            yield f"metrics/{name}_floor", metric.floor.value
 
 
 def _finite(name: str, estimate: Estimate) -> Iterator[tuple[str, float]]:

@@ -11,7 +11,7 @@ from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import LevelSets
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import unified_interval
-from epiloss.metrics.noise import DRAWS, Norm, chance_gaps, floor_of, inverted_interval
+from epiloss.metrics.noise import DRAWS, Norm, chance_gaps, floor_of, holding, inverted_interval
 from epiloss.metrics.result import NoiseFloor
 from epiloss.metrics.rows import ScoredRows
 
@@ -114,7 +114,7 @@ def _with_noise(
     noise = np.sqrt(bins.variance) * generator.standard_normal((DRAWS, len(bins.gap)))
     ends = inverted_interval(norm, bins.gap, noise, level)
     value = float(norm(bins.gap[None])[0])
-    return (Estimate(value) if ends is None else Estimate(value, None, *ends)), floor
+    return holding(value, ends), floor
 
 
 def debiased_ece(

@@ -76,7 +76,7 @@ _OF_ONE_SCORE = (
     "maximum_calibration_error", "smooth_ece", "calibration_slope", "calibration_intercept",
     "observed_expected", "ici", "e50", "e90",
 )  # fmt: skip
-_SEVERAL = "it is of one probability: use task='top-label', or audit one class as a binary task"
+_SEVERAL = "defined for one probability: use task='top-label', or audit one class as a binary task"
 _STREAM = 1_000  # a key that no other stream of the seed has
 
 
@@ -113,7 +113,7 @@ def measure(
             left_out[name] = str(reason)
             continue
         how = "" if estimate.low is None else INTERVALS[name]
-        found[name] = Metric(name, source.title(name), estimate, how, floor)
+        found[name] = Metric(name, source.title(name), estimate, how, floor, source.subject)
     return Metrics(found, source.subject, len(problem.labels), level, left_out, notes)
 
 

@@ -11,13 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from epiloss._typing import Floats
+from epiloss.estimate import Estimate
 from epiloss.metrics.result import NoiseFloor
 
 Norm = Callable[[Floats], Floats]  # of gaps (draws, m): one number for each draw
 
 DRAWS = 500
 _HIGH = 0.95  # the quantile of what chance makes that a floor tells
-_STEPS = 30  # of the bisection
+_STEPS = 16  # of the bisection
 _MOST = 64.0  # times the observed gaps, beyond which no interval reaches
 
 
@@ -73,6 +74,19 @@ def inverted_interval(
         top *= 2
     low = _last(is_smaller, 0.0, 1.0) if is_smaller(0.0) else 0.0
     return low * observed, _last(lambda multiple: not is_larger(multiple), 0.0, top) * observed
+
+
+def holding(value: float, ends: tuple[float, float] | None) -> Estimate:
+    """Return a value with the ends of its interval, which is widened where noise put the value outside.
+
+    Examples
+    --------
+    >>> holding(0.05, (0.0, 0.04)).high
+    0.05
+    """
+    if ends is None:
+        return Estimate(value)
+    return Estimate(value, None, min(ends[0], value), max(ends[1], value))
 
 
 def _last(holds: Callable[[float], bool], low: float, high: float) -> float:

@@ -27,8 +27,9 @@ def accuracy(rows: ScoredRows, right: Floats, level: float) -> Estimate:
     >>> f"{accuracy(ScoredRows(right, right), right, 0.95):.2f}"
     '0.75 [0.30, 0.95]'
     """
-    value = rows.mean(right)
-    stderr = rows.stderr(rows.mean_influence(right))
+    alike = right.min() == right.max()  # whose weighted mean may miss 0 or 1 by rounding
+    value = float(right[0]) if alike else rows.mean(right)
+    stderr = 0.0 if alike else rows.stderr(rows.mean_influence(right))
     n = float(len(right))
     if rows.weights is not None or rows.clusters is not None:
         n = value * (1 - value) / stderr**2 if stderr > 0 else _independent(rows)

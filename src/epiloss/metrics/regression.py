@@ -12,11 +12,13 @@ from scipy.special import expit, logit
 from epiloss._typing import Codes, Floats
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate
-from epiloss.metrics.noise import DRAWS, floor_of, inverted_interval
+from epiloss.metrics.noise import floor_of, holding, inverted_interval
+from epiloss.metrics.refits import Cells
 from epiloss.metrics.result import LeftOutError, NoiseFloor
 from epiloss.metrics.rows import ScoredRows, on_scale
 
 _CLIP = 1e-7  # from which on scores have log-odds
+_SMALLEST = 1e-150  # mean score that a rate is divided by
 _MOST_STEPS, _SMALL = 50, 1e-9  # of Newton's method, and its last step
 _KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
 _POINTS = 200  # of equal mass, at which draws of the curve are compared
@@ -52,13 +54,6 @@ class LogisticFit:
             if np.abs(step).max() < _SMALL * max(1.0, float(np.abs(coefficients).max())):
                 return cls(coefficients, design, residual[:, None] * _solved(curvature, design.T).T)
         raise LeftOutError(_SEPARATED)
-
-    def covariance(self, clusters: Codes | None) -> Floats:
-        """Return the covariance of the coefficients; rows of one cluster may depend on each other."""
-        parts = self.influence
-        if clusters is not None:
-            parts = np.column_stack([np.bincount(clusters, column) for column in parts.T])
-        return np.asarray(parts.T @ parts, float)
 
 
 def _log_loss(rows: ScoredRows, linear: Floats) -> float:
@@ -119,8 +114,8 @@ def observed_expected(rows: ScoredRows, level: float) -> Estimate:
     1.25
     """
     expected = rows.mean(rows.scores)
-    if expected == 0:
-        raise LeftOutError("all scores are 0")
+    if expected < _SMALLEST:  # a ratio beyond what a number can hold
+        raise LeftOutError("all scores are 0" if expected == 0 else "all scores are as good as 0")
     value = rows.rate / expected
     stderr = rows.stderr(rows.mean_influence(rows.labels - value * rows.scores)) / expected
     return on_scale(value, stderr, level, "log")
@@ -157,39 +152,28 @@ def curve_errors(
     design, identity = np.sqrt(len(odds)) * design, mixed[:, 1] / np.sqrt(len(odds))
     fit = LogisticFit.of(rows, design, identity)
     distance = np.abs(expit(design @ fit.coefficients) - rows.scores)
-    points = _points(rows)
-    at = design[points]
+    at = design[_points(rows)]
     curve, calibrated = expit(at @ fit.coefficients), expit(at @ identity)
-    noise = _draws(at, fit.coefficients, fit.covariance(rows.clusters), generator) - curve
-    chance = _draws(at, identity, _calibrated_covariance(rows, fit), generator) - calibrated
+    slopes = at * (curve * (1 - curve))[:, None]
+    cells = Cells.of(rows, design, _cluster_effect(slopes, fit, rows.clusters))
+    noise = expit(cells.drawn_fits(fit.coefficients, generator) @ at.T) - curve
+    chance = expit(cells.drawn_fits(identity, generator) @ at.T) - calibrated
     found = {}
     for name, share in (("ici", None), ("e50", 0.5), ("e90", 0.9)):
         norm = _mean_size if share is None else partial(_quantile_size, share=share)
         value = rows.mean(distance) if share is None else _quantile(distance, rows.share, share)
         ends = inverted_interval(norm, curve - calibrated, noise, level)
-        estimate = Estimate(value) if ends is None else Estimate(value, None, *ends)
-        found[name] = (estimate, floor_of(norm(chance)))
+        found[name] = (holding(value, ends), floor_of(norm(chance)))
     return found
 
 
-def _draws(design: Floats, centre: Floats, covariance: Floats, generator: np.random.Generator) -> Floats:
-    """Return curves (draws, points) of coefficients that are normal around some."""
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    coefficients = centre + generator.standard_normal((DRAWS, len(centre))) @ root.T
-    return np.asarray(expit(coefficients @ design.T), float)
-
-
-def _calibrated_covariance(rows: ScoredRows, fit: LogisticFit) -> Floats:
-    """Return the covariance that the coefficients would have if the model were calibrated.
-
-    What clusters add to it is what they add to that of the fit.
-    """
-    design, variance = fit.design, rows.scores * (1 - rows.scores)
-    curvature = (design * (rows.share * variance)[:, None]).T @ design
-    spread = (design * (rows.share**2 * variance)[:, None]).T @ design
-    alone = _solved(curvature, _solved(curvature, spread).T)
-    return alone + fit.covariance(rows.clusters) - fit.covariance(None)
+def _cluster_effect(slopes: Floats, fit: LogisticFit, clusters: Codes | None) -> float:
+    """Return how many rows count as one for the curve, whose derivatives at some points are given."""
+    if clusters is None:
+        return 1.0
+    together = np.column_stack([np.bincount(clusters, column) for column in fit.influence.T])
+    varied, alone = (float(((part @ slopes.T) ** 2).sum()) for part in (together, fit.influence))
+    return max(varied / alone, 1.0) if alone > 0 else 1.0
 
 
 def _points(rows: ScoredRows) -> Codes:
@@ -205,7 +189,8 @@ def _mean_size(gaps: Floats) -> Floats:
 
 
 def _quantile_size(gaps: Floats, share: float) -> Floats:
-    return np.asarray(np.quantile(np.abs(gaps), share, axis=1, method="inverted_cdf"), float)
+    place = max(int(np.ceil(share * gaps.shape[1] * (1 - 1e-12))) - 1, 0)
+    return np.asarray(np.partition(np.abs(gaps), place, axis=1)[:, place], float)
 
 
 def _quantile(values: Floats, share: Floats, wanted: float) -> float:

@@ -38,6 +38,7 @@ class Metric:
 
     Where there is a noise floor, ``value`` is the usual number, which noise makes too large on
     average, and the interval is that of the number without noise. It can lie below ``value``.
+    ``subject`` says of which probability it is.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Metric:
     estimate: Estimate
     interval: str = ""
     floor: NoiseFloor | None = None
+    subject: str = ""
 
     @property
     def value(self) -> float:
@@ -55,8 +57,10 @@ class Metric:
         return self.value
 
     def __str__(self) -> str:
-        floor = "" if self.floor is None else f", by chance {self.floor.value:{_DIGITS}}"
-        return f"{self.title}: {self.estimate:{_DIGITS}}{floor}"
+        if self.floor is None:
+            return f"{self.title}: {self.estimate:{_DIGITS}}"
+        of = f", of the {self.subject}" if self.subject else ""
+        return f"{self.title}{of}: {self.estimate:{_DIGITS}}, by chance {self.floor.value:{_DIGITS}}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -64,6 +68,7 @@ class Metric:
         return {
             "name": self.name,
             "title": self.title,
+            "subject": self.subject,
             "value": one.value,
             "stderr": one.stderr,
             "low": one.low,

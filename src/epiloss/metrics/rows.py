@@ -103,4 +103,5 @@ def wilson(rate: float, n: float, level: float) -> tuple[float, float]:
     z = float(ndtri((1 + level) / 2))
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
-    return max(float(centre - reach), 0.0), min(float(centre + reach), 1.0)
+    # which holds the rate, also where it is 0 or 1 and rounding says otherwise
+    return max(min(float(centre - reach), rate), 0.0), min(max(float(centre + reach), rate), 1.0)

@@ -12,7 +12,7 @@ from scipy.signal import fftconvolve
 
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
-from epiloss.metrics.noise import DRAWS, chance_gaps, floor_of, inverted_interval
+from epiloss.metrics.noise import DRAWS, chance_gaps, floor_of, holding, inverted_interval
 from epiloss.metrics.result import NoiseFloor
 from epiloss.metrics.rows import ScoredRows
 
@@ -20,6 +20,7 @@ _LEAST_WIDTH, _HALVINGS = 0.001, 10
 _LEAST_GRID, _LEAST_MESH = 2000, 200
 _EMPTY = 1e-4  # of a row, that is added to the density
 _COARSE = 501  # points of the grid on which noise is drawn
+_PER_WIDTH = 5  # points within a width, at which smoothed noise is looked at
 
 
 def smooth_ece(
@@ -32,7 +33,7 @@ def smooth_ece(
     floor = floor_of(grid.errors(grid.share * gaps))
     noise = np.sqrt(grid.squares) * generator.standard_normal((DRAWS, _COARSE))
     ends = grid.interval(noise, width, value, level)
-    return (Estimate(value) if ends is None else Estimate(value, None, *ends)), floor
+    return holding(value, ends), floor
 
 
 def smooth_ece_and_width(rows: ScoredRows) -> tuple[float, float]:
@@ -138,9 +139,15 @@ class _Grid:
     ) -> tuple[float, float] | None:
         """Return the interval of the error at a width, in units of the value on finer grids."""
         at = np.array([[width]])
-        gaps, noise = self.smooth(self.residual[None], at)[0], self.smooth(noise, at)
-        ends = inverted_interval(self.norm, gaps, noise, level)
+        # what is smoothed by a width does not change within a fraction of it
+        few = slice(None, None, max(int(width * (_COARSE - 1) / _PER_WIDTH), 1))
+        gaps, noise = self.smooth(self.residual[None], at)[0, few], self.smooth(noise, at)[:, few]
+
+        def norm(smoothed: Floats) -> Floats:
+            return np.asarray(np.abs(smoothed).mean(axis=1), float)
+
+        ends = inverted_interval(norm, gaps, np.ascontiguousarray(noise), level)
         if ends is None:
             return None
-        scale = value / float(self.norm(gaps[None])[0])
+        scale = value / float(norm(gaps[None])[0])
         return scale * ends[0], scale * ends[1]

@@ -13,9 +13,11 @@ from epiloss._progress import counted
 from epiloss._typing import Floats
 from epiloss.input.arrays import checked_scores, lacks_score, score_numbers
 from epiloss.input.features import Features, Place
+from epiloss.input.text import text_of
 from epiloss.repair import RegionRecalibrator
 from epiloss.sources.arrow import arrow, is_list, is_of_categories, read_matrix
 from epiloss.sources.base import Source
+from epiloss.sources.kept_columns import kept_columns, plain_field
 from epiloss.sources.tables import open_source
 from epiloss.sources.whole_files import column, writing_table
 from epiloss.streaming.passes import placed
@@ -30,11 +32,11 @@ def repair_table(
     *,
     logits: bool = False,
 ) -> int:
-    """Write the repaired scores of files or a table, in their order, and return how many rows there are.
+    """Write files or a table with repaired scores, in their order, and return how many rows there are.
 
-    Each column of scores is written under its name and ``_repaired``, missing where a score is, as a
-    probability also where ``logits`` were given. Beside it stand the number of the row and, of several
-    files, the file.
+    All columns are written again. Each column of scores is followed, at the end, by one with its name
+    and ``_repaired``, missing where a score is, as a probability also where ``logits`` were given. In
+    front stand the number of the row and, of several files, the file, unless there are such columns.
     """
     pa = arrow()
     source = open_source(X)
@@ -43,20 +45,29 @@ def repair_table(
         column(known, name, "y_prob")
     learned = _columns_of(repair.features_in_, source, scores)
     several = len({part.name for part in source.parts}) > 1
-    fields = [pa.field("file", pa.string())] if several else []
-    fields += [pa.field("row", pa.int64())]
-    fields += [pa.field(f"{name}_repaired", pa.float64()) for name in scores]
+    better = [f"{name}_repaired" for name in scores]
+    kept = kept_columns(source.schema, better, output)
+    fields = [pa.field("file", pa.string())] if several and "file" not in kept else []
+    fields += [pa.field("row", pa.int64())] if "row" not in kept else []
+    front = [field.name for field in fields]
+    fields += [plain_field(source.schema.field(name)) for name in kept]
+    fields += [pa.field(name, pa.float64()) for name in better]
     n_rows = 0
     with writing_table(output, pa.schema(fields)) as write, counted("repair", source.n_rows) as advance:
         for part in source.parts:
-            batches = part.batches(list(dict.fromkeys([*scores, *learned])))
+            batches = part.batches(list(dict.fromkeys([*scores, *learned, *kept])))
             for batch, _, at in placed(batches, part.name, part.first_row):
                 given = _features(batch, learned, source)
-                better = _repaired(repair, given, batch, scores, at, logits=logits)
-                columns = [pa.array([part.name] * batch.num_rows)] if several else []
-                columns += [pa.array(at.first + np.arange(batch.num_rows))]
-                columns += [pa.array(one, from_pandas=True) for one in better]
-                write(pa.table(columns, schema=pa.schema(fields)))
+                found = _repaired(repair, given, batch, scores, at, logits=logits)
+                where = {
+                    "file": pa.array([part.name] * batch.num_rows),
+                    "row": pa.array(at.first + np.arange(batch.num_rows)),
+                }
+                columns = [where[name] for name in front]
+                columns += [batch.column(name) for name in kept]
+                columns += [pa.array(one, from_pandas=True) for one in found]
+                plain = zip(columns, fields, strict=True)
+                write(pa.table([one.cast(to.type) for one, to in plain], schema=pa.schema(fields)))
                 n_rows += batch.num_rows
                 advance(batch.num_rows)
     return n_rows
@@ -71,7 +82,7 @@ def _repaired(
     better = np.full(given.shape, np.nan)
     if len(rows):
         scores, _ = checked_scores(given[rows], replace(at, rows=rows), names, logits=logits)
-        better[rows] = repair.predict(scores, Features.read(X).take(rows))
+        better[rows] = repair.predict(scores, Features.read(X, repair.features_in_).take(rows))
     return [better] if better.ndim == 1 else list(np.ascontiguousarray(better.T))
 
 
@@ -87,7 +98,9 @@ def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> lis
         return fitting
     parts = {f"{name}[{j}]": name for name, width in widths.items() for j in range(width)}
     known = {**parts, **{name: name for name in source.schema.names}}
-    return list(dict.fromkeys(column(known, name, "the repair") for name in learned.names))
+    made_of = {name: text_of(name) for name in learned.names if name not in known}
+    names = (found[0] if (found := made_of.get(name)) else name for name in learned.names)
+    return list(dict.fromkeys(column(known, name, "the repair") for name in names))
 
 
 def _width(field: Any, widths: Mapping[str, int]) -> int:

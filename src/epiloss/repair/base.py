@@ -29,6 +29,11 @@ class BinaryRepair:
     curve: InterpolatedCurve | None
     corrections: Sequence[Correction]
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the scores stay as they are, because nothing was sure to be better."""
+        return self.curve is None and not self.corrections
+
     def predict(self, features: Features, scores: Floats) -> Floats:
         """Return the repaired scores."""
         base = scores if self.curve is None else self.curve(scores)

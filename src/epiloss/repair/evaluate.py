@@ -10,10 +10,10 @@ from sklearn.base import clone
 
 from epiloss._progress import working
 from epiloss._random import stream
-from epiloss._saving import SCHEMA, SavedAsJson, for_json
+from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
-from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
+from epiloss.auditing.differences import PARTS, loss_title, paired_difference
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit_problem
 from epiloss.errors import DataError, OptionError
@@ -21,12 +21,13 @@ from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import Problem
 from epiloss.number_format import digits_of, loss_spec
 from epiloss.repair.estimators import RegionRecalibrator, repaired
+from epiloss.repair.fitting import ENOUGH_ROWS
 
-_SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ "}
+_SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ ", "remainder": "+ "}
 
 
 @dataclass(frozen=True)
-class RepairResult(SavedAsJson):
+class RepairResult(SavedAsJson, SavedAsPage):
     """Audits of the same fresh rows before and after a repair, and by how much the losses changed.
 
     Attributes
@@ -34,13 +35,15 @@ class RepairResult(SavedAsJson):
     before, after : Audit
         The audits of the rows that the repair has not seen.
     differences : dict of str to Estimate
-        The losses after less those before; below zero is an improvement.
+        The score and its parts after less those before; below zero is an improvement.
     rows : array of int
         The numbers of these rows.
     scores : array
         Their repaired scores.
     repair : RegionRecalibrator
         The repair, to apply or to save.
+    n_learned : int or None
+        The number of rows that it was learned from.
 
     See Also
     --------
@@ -54,7 +57,7 @@ class RepairResult(SavedAsJson):
     >>> len(result.rows) == len(result.scores) == result.after.n_samples == 800
     True
     >>> sorted(result.to_dict()["differences"])
-    ['calibration_loss', 'grouping_loss', 'score']
+    ['calibration_loss', 'grouping_loss', 'remainder', 'score']
     """
 
     before: Audit
@@ -63,6 +66,24 @@ class RepairResult(SavedAsJson):
     rows: Codes = field(repr=False)
     scores: Floats = field(repr=False)
     repair: RegionRecalibrator = field(repr=False)
+    n_learned: int | None = None
+
+    @property
+    def note(self) -> str:
+        """What to know of the repair: that it changes nothing, or was learned from few rows."""
+        few = self.n_learned is not None and self.n_learned < ENOUGH_ROWS
+        if all(one.keeps for one in self.repair.repairs_):
+            why = (
+                f"{self.n_learned:,} rows are too few to tell" if few else "nothing helped rows left out"
+            )
+            more = f" Use {ENOUGH_ROWS:,} rows or more to learn from." if few else ""
+            return f"The repair leaves the scores as they are: {why}.{more}"
+        if few:
+            return (
+                f"The repair was learned from {self.n_learned:,} rows, which are few: with "
+                f"{ENOUGH_ROWS:,} or more it would do better."
+            )
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; what is not finite becomes None.
@@ -78,9 +99,15 @@ class RepairResult(SavedAsJson):
                 "before": self.before.to_dict(),
                 "after": self.after.to_dict(),
                 "differences": {name: one.to_dict() for name, one in self.differences.items()},
+                "note": self.note,
             }
         )
         return plain
+
+    def _page(self, **about: Any) -> str:
+        from epiloss.presentation.report import repair_page
+
+        return repair_page(self, **about)
 
     def __str__(self) -> str:
         level = f"[{percent(self.before.confidence_level)} interval]"
@@ -102,7 +129,8 @@ class RepairResult(SavedAsJson):
                 interval = f" [{change.low:{spec}}, {change.high:{spec}}]"
             pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
             lines.append(f"{title:28}{both}{format(change.value, spec):>{wide + 2}}{interval}{pvalue}")
-        return "\n".join([*lines, "", f"after: {self.after.verdict}"])
+        note = [f"note: {self.note}"] if self.note else []
+        return "\n".join([*lines, "", f"after: {self.after.verdict}", *note])
 
 
 @limited_threads()
@@ -132,8 +160,8 @@ def repair_audit(
     before, after = (
         audit_problem(one, options, details.display) for one in (given, replace(given, scores=scores))
     )
-    differences = {name: paired_difference(after, before, name) for name in LOSSES}
-    return RepairResult(before, after, differences, _numbers(given), scores, repair)
+    differences = {name: paired_difference(after, before, name) for name in PARTS}
+    return RepairResult(before, after, differences, _numbers(given), scores, repair, len(learn))
 
 
 def _numbers(problem: Problem) -> Codes:

@@ -19,6 +19,10 @@ from epiloss.scoring import ScoringRule
 
 _FOLDS = 5
 _ONE_FOLD_FROM = 20_000  # rows, from which on one fold left out tells enough
+# standard errors that a larger model must be better by: more of them for few rows, on which a model that
+# is only luckily better does harm
+FEW_ROWS, ENOUGH_ROWS = 500, 1_000
+_ERRORS_FEW, _ERRORS = 1.645, 1.0
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def simplest_good(losses: Floats, weights: Floats | None, clusters: Codes | None
     """Return the first of several models that the best is not better than by a standard error.
 
     ``losses`` (models, rows) are of the same rows, which none of the models has seen; rows of one
-    cluster count as one.
+    cluster count as one. Of up to 500 rows it must be 1.645 standard errors, from 1,000 on one.
 
     Examples
     --------
@@ -179,9 +183,16 @@ def simplest_good(losses: Floats, weights: Floats | None, clusters: Codes | None
         gain = losses[model] - losses[best]
         spread = w * (gain - np.average(gain, weights=w)) / w.sum()
         spread = spread if clusters is None else np.bincount(clusters, spread).astype(float)
-        if means[model] - means[best] <= float(np.sqrt(dot(spread, spread))):
+        needed = np.interp(_n_effective(w, clusters), (FEW_ROWS, ENOUGH_ROWS), (_ERRORS_FEW, _ERRORS))
+        if means[model] - means[best] <= needed * float(np.sqrt(dot(spread, spread))):
             return model
     return best
+
+
+def _n_effective(weight: Floats, clusters: Codes | None) -> float:
+    """Return how many rows, or clusters, of equal weight tell as much."""
+    mass = weight if clusters is None else np.bincount(clusters, weight)
+    return float(mass.sum()) ** 2 / float(mass @ mass)
 
 
 def _fitted_curve(rows: Rows) -> InterpolatedCurve:

@@ -26,6 +26,9 @@ _SAMPLED = 4_096  # rows that quantiles are found from
 _DIGITS = 12
 _FILLINGS, _TINY = 20, 1e-12
 _MOVED = 0.004  # of the rows, that rounding an edge may move to its other side
+# which codes of a number are at most the one of an edge, and above it
+_AT_MOST = np.arange(N_CODES) <= np.arange(MISSING)[:, None]
+_ABOVE = ~_AT_MOST & (np.arange(N_CODES) < MISSING)
 
 
 @dataclass(frozen=True)
@@ -72,17 +75,18 @@ class CodedColumn:
 
 def coded_columns(features: Features, least: float) -> tuple[CodedColumn, ...]:
     """Code all columns that have two values; categories have at least ``least`` rows each."""
+    n = features.n_rows
+    some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLED)).astype(np.int64))
     found = (
-        _category(features, j, least) if j in features.categories else _number(features, j)
+        _category(features, j, least) if j in features.categories else _number(features, j, some)
         for j in range(features.n_columns)
     )
     return tuple(column for column in found if len(column.places))
 
 
-def _number(features: Features, j: int) -> CodedColumn:
+def _number(features: Features, j: int, some: Codes) -> CodedColumn:
     values = np.asarray(features.column(j), float)
     missing = np.isnan(values)
-    some = np.unique(np.linspace(0, len(values) - 1, min(len(values), _SAMPLED)).astype(np.int64))
     edges = edges_of(values[some][None])[0]
     edges = edges[np.isfinite(edges)]
     if j not in features.dtypes:
@@ -116,9 +120,8 @@ def _number_sides(j: int, edges: Floats, has_missing: bool) -> Iterator[Side]:
     """Yield both sides of each edge, without missing values, and these."""
     code = np.arange(N_CODES)
     for place, edge in enumerate(edges.tolist()):
-        yield Side(j, code <= place, Step(j, False, edge, left=True, missing_left=False))
-        above = (code > place) & (code < MISSING)
-        yield Side(j, above, Step(j, False, edge, left=False, missing_left=True))
+        yield Side(j, _AT_MOST[place], Step(j, False, edge, left=True, missing_left=False))
+        yield Side(j, _ABOVE[place], Step(j, False, edge, left=False, missing_left=True))
     if has_missing:
         for left in (True, False):
             side = (code == MISSING) != left
@@ -137,19 +140,24 @@ def rounded(edges: Floats, ordered: Floats) -> Floats:
     """
     most = _MOVED * len(ordered)
     rank = np.searchsorted(ordered, edges, side="right")
-    found = [_rounded(edge, at, ordered, most) for edge, at in zip(edges.tolist(), rank, strict=True)]
-    return np.unique(np.array(found, float))
-
-
-def _rounded(edge: float, rank: np.int64, ordered: Floats, most: float) -> float:
-    unit = 10.0 ** (np.floor(np.log10(abs(edge))) if edge else 0.0)
+    found, open_ = edges.astype(float), np.arange(len(edges))
+    size = np.abs(np.where(edges == 0, 1.0, edges))
+    unit = 10.0 ** np.floor(np.log10(size))
     for digits in range(-1, _DIGITS):
-        step = unit / 10.0**digits
-        for near in (np.rint(edge / step), np.floor(edge / step)):
-            near = float(f"{near * step:.{_DIGITS}g}")
-            if abs(np.searchsorted(ordered, near, side="right") - rank) <= most:
-                return near
-    return edge
+        for towards in (np.rint, np.floor):
+            near = _in_digits(towards(edges[open_] * 10.0**digits / unit[open_]), unit[open_], digits)
+            fits = np.abs(np.searchsorted(ordered, near, side="right") - rank[open_]) <= most
+            found[open_[fits]] = near[fits]
+            open_ = open_[~fits]
+        if not len(open_):
+            break
+    return np.unique(found)
+
+
+def _in_digits(steps: Floats, unit: Floats, digits: int) -> Floats:
+    """Return so many steps of a unit in decimal digits, without what binary numbers add to them."""
+    near = steps * (unit / 10.0**digits)
+    return np.array([float(f"{one:.{_DIGITS}g}") for one in near.tolist()])
 
 
 def _category(features: Features, j: int, least: float) -> CodedColumn:

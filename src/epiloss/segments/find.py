@@ -3,7 +3,8 @@
 One after the other: the best segment of the rows that no segment before it holds. It is told if the
 search finds so much in at most one of twenty problems where nothing is there, and if what is found on
 each four fifths of the rows holds on the other fifth. Its gap is made smaller by what the search alone
-adds. Of many rows half find segments, and the others measure them.
+adds, and is then averaged with what the other fifths show, if that is less: the more noise there may be
+in the first, the more the second counts. Of many rows half find segments, and the others measure them.
 """
 
 from __future__ import annotations
@@ -40,15 +41,25 @@ _MOST_TRIES = 15
 class Confirmed:
     """A segment that is told: its conditions, its rows, and what was measured.
 
-    ``gap`` and ``stderr`` are adjusted for the search, as is the p-value.
+    ``gap`` and ``stderr`` are adjusted for the search, as is the p-value. ``outer`` is the gap by the
+    rows that found the segment alone, at least as large; the interval reaches beyond both.
     """
 
     found: Found
     inside: Mask
     measured: Gap
     gap: float
+    outer: float
     stderr: float
     pvalue: float
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return the interval of the gap."""
+        sign = 1.0 if self.gap >= 0 else -1.0
+        reach = float(ndtri((1 + level) / 2)) * self.stderr
+        near, far = sign * self.gap, max(sign * self.gap, sign * self.outer)
+        low, high = sorted((sign * (near - reach), sign * (far + reach)))
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -146,26 +157,41 @@ class Search:
             covered |= inside
             one = self._adjusted(found, inside, centred.gap(inside), pvalue)
             is_clear = found.sign * one.gap > float(ndtri((1 + level) / 2)) * one.stderr
-            if is_new and is_clear and self._held_out(rows, part[rows]) >= _HOLDS:
-                told.append(one)
+            if not (is_new and is_clear):
+                continue
+            z, gap = self._held_out(rows, part[rows])
+            if z >= _HOLDS:
+                told.append(self._averaged(one, gap))
         return told
 
     def _adjusted(self, found: Found, inside: Mask, gap: Gap, pvalue: float) -> Confirmed:
         kept, wider = self.noise.kept(found.square), self.noise.widening(found.square)
-        return Confirmed(found, inside, gap, kept * gap.value, wider * gap.stderr, pvalue)
+        told = kept * gap.value
+        return Confirmed(found, inside, gap, told, told, wider * gap.stderr, pvalue)
 
-    def _held_out(self, rows: Codes, part: Codes) -> float:
-        """Return the z-score of what is found on four fifths of rows, on the other fifth, over all."""
-        total, variance = 0.0, 0.0
+    def _averaged(self, one: Confirmed, others: float) -> Confirmed:
+        """Return a segment with its gap averaged with that of other rows, if that is the smaller one."""
+        trust = self.noise.trust_in_others(one.found.square)
+        size = abs(one.gap)
+        return replace(one, gap=one.found.sign * min(size, (1 - trust) * size + trust * others))
+
+    def _held_out(self, rows: Codes, part: Codes) -> tuple[float, float]:
+        """Return the z-score and the gap of what is found on four fifths of rows, on the other fifth.
+
+        Both are over all fifths, and above 0 where they go in the direction that was found.
+        """
+        total, variance, mass = 0.0, 0.0, 0.0
         for k in range(_FOLDS):
             best, others = self.best(rows[part != k]), rows[part == k]
             if best is None or len(others) < 2:
                 continue
             centred = CentredRows.of(self.problem, others)
-            influence = centred.influence(best[0].holds(self.columns)[others].astype(float))
+            group = best[0].holds(self.columns)[others].astype(float)
+            influence = centred.influence(group)
             total += best[0].sign * float(influence.sum())
             variance += _square_sum(influence, centred.clusters)
-        return total / np.sqrt(variance) if variance > 0 else 0.0
+            mass += float((group * centred.weight).sum())
+        return (total / np.sqrt(variance), total / mass) if variance > 0 else (0.0, 0.0)
 
     def _divided(self, level: float) -> list[Confirmed]:
         """Return segments found on some rows that hold on all others."""
@@ -184,7 +210,8 @@ class Search:
             gap = centred.gap(inside[others])
             if is_new and gap.n > 1:
                 pvalue = float(2 * ndtr(-gap.z * found.sign))
-                candidates.append(Confirmed(found, inside, gap, gap.value, gap.stderr, pvalue))
+                ends = gap.value, gap.value, gap.stderr
+                candidates.append(Confirmed(found, inside, gap, *ends, pvalue))
         return _holm(candidates, 1 - level)[:MOST]
 
 

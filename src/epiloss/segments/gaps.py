@@ -22,6 +22,7 @@ from epiloss.estimation.twins.centring import ScoreBasis
 from epiloss.input.tasks import BinaryProblem
 
 _EDGE = 0.005  # that the curve is kept from 0 and 1 in variances
+_FEW_OUTCOMES = 20.0
 Mask = NDArray[np.bool_]
 
 
@@ -101,5 +102,16 @@ class CentredRows:
             score_mean=dot(weight * group, self.scores) / mass,
             rate=dot(weight * group, self.labels) / mass,
             value=float(influence.sum()),
-            stderr=Influence(influence).stderr(self.clusters),
+            stderr=max(Influence(influence).stderr(self.clusters), self._least_stderr(group, mass)),
         )
+
+    def _least_stderr(self, group: Floats, mass: float) -> float:
+        """Return the standard error where features tell nothing, for groups that expect few outcomes.
+
+        Of few rows all may have the same label, and then their residuals show hardly any noise.
+        """
+        outcomes = dot(group, self.curve)
+        if min(outcomes, float(group.sum()) - outcomes) >= _FEW_OUTCOMES:
+            return 0.0
+        beyond = (group - self.basis.mean(group[None])[0]) * self.basis.inflation**2
+        return float(np.sqrt(dot(beyond**2, self.spread))) / mass

@@ -22,6 +22,7 @@ _REPLAYS, _MOST_ROWS = 30, 3_000  # of the search where nothing is there, and th
 _SCALE, _EULER = 2.0, 0.5772156649015329
 _LEAST_KEPT = 0.1  # of the square of a z-score
 _CHOSEN = 1.5  # parts of that which noise adds to the square, that it adds to the variance of a gap
+_OTHERS = 1.5  # times the share of noise in the square, that rows count which did not find a segment
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Noise:
     def kept(self, square: float) -> float:
         """Return the part of a gap that is left without what the search alone adds to it."""
         return float(np.sqrt(max(1 - self.mean / square, _LEAST_KEPT))) if square > 0 else 0.0
+
+    def trust_in_others(self, square: float) -> float:
+        """Return how much rows count that did not find a segment, where noise may have found it."""
+        return min(_OTHERS * self.mean / square, 1.0) if square > 0 else 1.0
 
     def widening(self, square: float) -> float:
         """Return how many times wider the interval of a gap is for having been searched for."""

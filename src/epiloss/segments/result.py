@@ -106,8 +106,7 @@ class Segment:
         spec = rate_spec(self.rate, self.expected)
         return (
             f"{self.description}: {self.n:,} rows, rate {self.rate:{spec}} where equal scores have "
-            f"{self.expected:{spec}}, gap {_points(self.gap)} points "
-            f"[{_points(self.low)}, {_points(self.high)}]"
+            f"{self.expected:{spec}}, gap {' points '.join(_points(self))}"
         )
 
 
@@ -225,18 +224,14 @@ class Segments(Sequence[Segment]):
 
 def _cells_of(one: Segment) -> list[str]:
     spec = rate_spec(one.score_mean, one.rate, one.expected)
-    gap = f"{_points(one.gap)} [{_points(one.low)}, {_points(one.high)}]"
+    gap = " ".join(_points(one))
     rates = [format(value, spec) for value in (one.score_mean, one.rate, one.expected)]
     pvalue = f"{one.pvalue:.1g}" if one.pvalue >= 1e-15 else "<1e-15"
     return [one.description, f"{one.n:,}", f"{one.share:.1%}", *rates, gap, pvalue, one.direction]
 
 
-def _points(gap: float) -> str:
-    """Return a difference of rates in points.
-
-    Examples
-    --------
-    >>> _points(0.0834), _points(-0.00123)
-    ('+8.3', '-0.12')
-    """
-    return f"{100 * gap:+.1f}" if abs(gap) >= 0.01 else f"{100 * gap:+.2f}"
+def _points(one: Segment) -> tuple[str, str]:
+    """Return a gap and its interval in points, in two digits after the point where it is below one."""
+    digits = 1 if abs(one.gap) >= 0.01 else 2
+    gap, low, high = (f"{100 * value:+z.{digits}f}" for value in (one.gap, one.low, one.high))
+    return gap, f"[{low}, {high}]"

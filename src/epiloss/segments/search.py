@@ -7,22 +7,22 @@ condition if that is worth it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epiloss._typing import Codes, Floats
 from epiloss.segments.columns import N_CODES, CodedColumn, Side
 from epiloss.segments.gaps import Mask
+from epiloss.segments.pairs import Pairs
 
 MOST_CONDITIONS = 3
 _MOST_COLUMNS = 40  # whose pairs are looked at
 _MOST_SHARE = 0.5  # of the rows: a larger segment is told by those outside
 _ROUNDS = 2
+_LEAST_PART = 0.1  # of the square of a z-score, that each condition must add
 _TINY = 1e-12
 
 
@@ -40,15 +40,6 @@ class Found:
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """The cells that rows are in, and what squared sums of residuals are multiplied by."""
-
-    columns: tuple[int, ...]
-    codes: NDArray[np.uint16]
-    times: Floats
-
-
-@dataclass(frozen=True)
 class Scan:
     """All single conditions and pairs of them, on some rows, ready for any residuals of these.
 
@@ -60,55 +51,56 @@ class Scan:
     spread: Floats
     least: float
 
-    @cached_property
-    def _singles(self) -> list[_Cells]:
-        return [self._cells((j,)) for j in range(len(self.columns))]
-
-    def _cells(self, places: tuple[int, ...]) -> _Cells:
-        parts = [self.columns[j] for j in places]
-        codes = parts[0].cells[self.rows].astype(np.uint16)
-        for part in parts[1:]:
-            codes = codes * np.uint16(part.n_cells) + part.cells[self.rows]
-        variance, count = self._sums(places, codes, self.spread), self._sums(places, codes, None)
-        return _Cells(places, codes, self._times(variance, count))
-
     def _times(self, variance: Floats, count: Floats) -> Floats:
         """Return what squared sums are multiplied by; 0 for segments that are too small or too large.
 
         ``variance`` is that of the sum, of which its part of the mean of all is taken off.
         """
-        total = float(self.spread.sum())
+        total = self._total
         fits = (count >= self.least) & (count <= _MOST_SHARE * len(self.rows))
         within = np.maximum(variance * (1 - variance / total), _TINY * total)
         return np.where(fits, 1 / within, 0.0)
 
-    def _sums(self, places: tuple[int, ...], codes: NDArray[np.uint16], values: Floats | None) -> Floats:
-        """Return sums over the rows of each condition (sides,) or pair of conditions (sides, sides)."""
-        first, *second = (self.columns[j] for j in places)
-        n_cells = first.n_cells
-        if not second:
-            return np.asarray(first.coarse @ np.bincount(codes, values, n_cells), float)
-        width = second[0].n_cells
-        sums = np.bincount(codes, values, n_cells * width).reshape(n_cells, width)
-        return np.asarray(first.coarse @ sums @ second[0].coarse.T, float)
+    @cached_property
+    def _total(self) -> float:
+        return float(self.spread.sum())
+
+    @cached_property
+    def _together(self) -> list[Pairs]:
+        """All columns, so many at a time."""
+        starts = range(0, len(self.columns), _MOST_COLUMNS)
+        return [Pairs(self.columns[start : start + _MOST_COLUMNS], self.rows) for start in starts]
+
+    def _values(self, residuals: Floats) -> Floats:
+        return np.column_stack([self.spread, np.ones(len(self.rows)), residuals])
+
+    def _squares(self, sums: Floats) -> Floats:
+        """Return squares of z-scores (..., k) of sums: variances, counts, and k of residuals."""
+        times = self._times(sums[..., 0], sums[..., 1])
+        return np.asarray(sums[..., 2:] ** 2 * times[..., None], float)
+
+    def _singles(self, residuals: Floats) -> Iterator[Floats]:
+        """Yield the squares by one condition on each column (sides, k), of residuals (rows, k)."""
+        values = self._values(residuals)
+        for some in self._together:
+            yield from self._squares(some.single_sums(values))
 
     def column_squares(self, residual: Floats) -> Floats:
         """Return the largest square of a z-score by one condition on each column."""
-        found = [self._squares(one, residual).max(initial=0.0) for one in self._singles]
-        return np.array(found, float)
+        return np.array([one.max(initial=0.0) for one in self._singles(residual[:, None])], float)
 
-    def _squares(self, cells: _Cells, residual: Floats) -> Floats:
-        sums = self._sums(cells.columns, cells.codes, residual)
-        return np.asarray(sums * sums * cells.times, float)
+    def _squares_of_pairs(
+        self, chosen: Sequence[int], residuals: Floats
+    ) -> Iterator[tuple[int, Floats]]:
+        """Yield the places of chosen columns but the last, and the squares by pairs with each later one.
 
-    @cached_property
-    def _pairs(self) -> dict[tuple[int, int], _Cells]:
-        return {}
-
-    def _pair(self, places: tuple[int, int]) -> _Cells:
-        if places not in self._pairs:
-            self._pairs[places] = self._cells(places)
-        return self._pairs[places]
+        These are (others, sides, sides, k) for residuals (rows, k).
+        """
+        pairs, values = self._together[0], self._values(residuals)
+        if len(chosen) < len(self.columns):
+            pairs = Pairs([self.columns[j] for j in chosen], self.rows)
+        for first in range(len(chosen) - 1):
+            yield first, self._squares(pairs.sums(first, values))
 
     def largest(self, residuals: Floats) -> tuple[Floats, Floats]:
         """Return the largest squares of z-scores for each of several columns of residuals (rows, k).
@@ -116,48 +108,37 @@ class Scan:
         The first are those of the search (k,), the second those by one condition on each column
         (k, columns).
         """
-        singles = np.stack([self._largest(one, residuals) for one in self._singles], axis=1)
-        if len(self.columns) > _MOST_COLUMNS:  # of which each residual chooses its own
+        d = len(self.columns)
+        singles = np.stack([one.max(axis=0) for one in self._singles(residuals)], axis=1)
+        if d > _MOST_COLUMNS:  # of which each residual chooses its own
             found = [self.best(one) for one in residuals.T]
             return np.array([0.0 if one is None else one.square for one in found]), singles
         squares = singles.max(axis=1)
-        for pair in combinations(range(len(self.columns)), 2):
-            squares = np.maximum(squares, self._largest(self._pair(pair), residuals))
+        for _, found_squares in self._squares_of_pairs(range(d), residuals):
+            squares = np.maximum(squares, found_squares.max(axis=(0, 1, 2)))
         return squares, singles
-
-    def _largest(self, cells: _Cells, residuals: Floats) -> Floats:
-        """Return the largest square of each column of residuals (rows, k) among some conditions."""
-        order = np.argsort(cells.codes, kind="stable")
-        ordered = cells.codes[order]
-        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-        parts = [self.columns[j] for j in cells.columns]
-        shape = [part.n_cells for part in parts]
-        sums = np.zeros((int(np.prod(shape)), residuals.shape[1]))
-        sums[ordered[starts]] = np.add.reduceat(residuals[order], starts, axis=0)
-        sums = (parts[0].coarse @ sums.reshape(shape[0], -1)).reshape(-1, *shape[1:], residuals.shape[1])
-        if len(parts) > 1:
-            sums = np.matmul(parts[1].coarse, sums)
-        squares = sums**2 * cells.times[..., None]
-        return np.asarray(squares.reshape(-1, residuals.shape[1]).max(axis=0, initial=0.0), float)
 
     def best(self, residual: Floats) -> Found | None:
         """Return the best condition or pair of conditions."""
-        singles = self.column_squares(residual)
+        every = [one[:, 0] for one in self._singles(residual[:, None])]
+        singles = np.array([one.max(initial=0.0) for one in every])
         chosen = np.sort(np.argsort(-singles, kind="stable")[:_MOST_COLUMNS]).tolist()
-        candidates = [self._singles[j] for j in chosen]
-        candidates += [self._pair(pair) for pair in combinations(chosen, 2)]
-        square, best = 0.0, None
-        for cells in candidates:
-            squares = self._squares(cells, residual)
-            place = squares.argmax()
-            if squares.flat[place] > square:
-                square = float(squares.flat[place])
-                best = cells, np.unravel_index(place, squares.shape)
-        if best is None:
+        square = 0.0
+        places: tuple[int, ...] = ()
+        at: tuple[int, ...] = ()
+        for j in chosen:
+            if singles[j] > square:
+                square, places, at = float(singles[j]), (j,), (int(every[j].argmax()),)
+        for first, squares in self._squares_of_pairs(chosen, residual[:, None]):
+            best = np.unravel_index(squares.argmax(), squares.shape)
+            if squares[best] > square:
+                other, *both, _ = map(int, best)
+                square = float(squares[best])
+                places, at = (chosen[first], chosen[first + 1 + other]), tuple(both)
+        if square == 0:
             return None
-        cells, places = best
-        parts = [self.columns[j] for j in cells.columns]
-        sides = tuple(part.sides[part.places[k]] for part, k in zip(parts, places, strict=True))
+        parts = [self.columns[j] for j in places]
+        sides = tuple(part.sides[part.places[k]] for part, k in zip(parts, at, strict=True))
         return Found(sides, square, self._sign(sides, residual))
 
     def _sign(self, sides: tuple[Side, ...], residual: Floats) -> float:
@@ -190,13 +171,13 @@ class Scan:
         return found
 
     def _pruned(self, found: Found, residual: Floats, worth: float) -> Found:
-        """Drop conditions that add less than they must, the least useful first."""
+        """Drop conditions that add no more than noise, or little to the rest; the least useful first."""
         while len(found.sides) > 1:
             fewer = [
                 self._moved(self._without(found, k, residual), residual) for k in range(len(found.sides))
             ]
             best = max(fewer, key=lambda one: one.square)
-            if best.square < found.square - worth:
+            if best.square < found.square - max(worth, _LEAST_PART * found.square):
                 break
             found = best
         return found

@@ -14,6 +14,11 @@ from epiloss.input.tasks import BinaryProblem
 from epiloss.segments.gaps import CentredRows, Gap
 from epiloss.table import Table
 
+GAP_COLUMNS = (
+    "subgroup", "n", "share", "score_mean", "rate", "expected", "gap", "low", "high", "pvalue",
+    "pvalue_adjusted",
+)  # fmt: skip
+
 
 def measured_groups(problem: BinaryProblem, codes: Codes, n_groups: int) -> list[Gap]:
     """Return the gap of each group, by the code of each row's."""
@@ -30,10 +35,9 @@ def gap_pvalues(gaps: Sequence[Gap]) -> list[float]:
 def subgroup_gaps(problem: BinaryProblem, groups: Groups, *, level: float = 0.95) -> Table:
     """Return one row for each group: its rate against that of all rows with the same scores.
 
-    Columns are ``subgroup``, ``n``, ``share``, ``score_mean``, ``rate``, ``expected``, ``gap`` with
-    ``low`` and ``high``, ``pvalue``, and ``pvalue_adjusted`` for the number of groups (step-down, the
-    chance of a single false one). A gap of 0 is what fairness calls sufficiency, or calibration within
-    groups given the calibrated score: it does not ask for equal rates or equal errors.
+    Columns are those of ``GAP_COLUMNS``; ``low`` and ``high`` are of the gap, and ``pvalue_adjusted`` is
+    for the number of groups (step-down, the chance of a single false one). A gap of 0 in every group is
+    sufficiency on average over scores; it asks neither for equal rates nor for equal errors.
 
     Examples
     --------

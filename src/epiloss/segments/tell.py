@@ -19,6 +19,7 @@ from epiloss.input.features import Features
 from epiloss.input.problem import Groups, Problem
 from epiloss.input.row_display import Display, read_display
 from epiloss.input.tasks import BinaryProblem, binary_problems
+from epiloss.input.text_features import told_columns
 from epiloss.partition.descriptions import Wording
 from epiloss.scoring import ScoringRule
 from epiloss.segments.clusters import clustered
@@ -114,14 +115,14 @@ class _Teller:
         rules = Wording(search.problem.features).rules(paths)
         segments = [
             replace(
-                self._segment(str(rule), _summary(one), search.order[one.inside], binary.rule),
+                self._segment(str(rule), _summary(one, level), search.order[one.inside], binary.rule),
                 conditions=rule.conditions,
             )
             for rule, one in zip(rules, told, strict=True)
         ]
         named = {condition.feature for rule in rules for condition in rule.conditions}
         names = search.problem.features.names
-        passed = tuple(names[j] for j in search.passed(level) if j not in named)
+        passed = told_columns(names, [j for j in search.passed(level) if j not in named])
         note = "" if search.is_possible else "There are too few rows to search for segments."
         return Segments(_ordered(segments), passed, note)
 
@@ -132,7 +133,7 @@ class _Teller:
         told = [
             self._segment(
                 names[k],
-                _Summary(gap, gap.value, gap.stderr, float(adjusted[k])),
+                _Summary(gap, gap.value, _around(gap, self.options), float(adjusted[k])),
                 np.flatnonzero(codes == k),
                 binary.rule,
             )
@@ -142,7 +143,6 @@ class _Teller:
         return Segments(_ordered(told)[:MOST])
 
     def _segment(self, name: str, one: _Summary, rows: Codes, rule: ScoringRule) -> Segment:
-        reach = float(ndtri((1 + self.options.confidence_level) / 2)) * one.stderr
         expected = one.measured.expected
         ends = np.clip([expected, expected + one.gap], 0.0, 1.0)
         cost = one.measured.share * float(rule.divergence(ends[0], ends[1]))
@@ -156,8 +156,8 @@ class _Teller:
             rate=one.measured.rate,
             expected=expected,
             gap=one.gap,
-            low=one.gap - reach,
-            high=one.gap + reach,
+            low=one.ends[0],
+            high=one.ends[1],
             pvalue=one.pvalue,
             cost=cost,
             part_of_grouping_loss=min(cost / self.grouping_loss, 1.0)
@@ -173,12 +173,17 @@ class _Summary:
 
     measured: Gap
     gap: float
-    stderr: float
+    ends: tuple[float, float]
     pvalue: float
 
 
-def _summary(one: Confirmed) -> _Summary:
-    return _Summary(one.measured, one.gap, one.stderr, one.pvalue)
+def _summary(one: Confirmed, level: float) -> _Summary:
+    return _Summary(one.measured, one.gap, one.interval(level), one.pvalue)
+
+
+def _around(gap: Gap, options: Options) -> tuple[float, float]:
+    reach = float(ndtri((1 + options.confidence_level) / 2)) * gap.stderr
+    return gap.value - reach, gap.value + reach
 
 
 def _group_names(groups: Groups, problem: Problem) -> list[str]:

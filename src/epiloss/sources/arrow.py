@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._typing import Floats
+from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError, MissingExtraError, printable
 from epiloss.input.datetimes import DATE, DURATION, MOMENT, TIME
 from epiloss.input.features import (
@@ -22,9 +22,10 @@ from epiloss.input.features import (
     extreme,
 )
 from epiloss.input.pandas_metadata import category_columns, index_columns
+from epiloss.input.text import WORD, length_name, text_columns, word_name
 from epiloss.input.values import category_name, is_missing
 
-NUMBER, TEXT, MATRIX = "number", "text", "matrix"
+NUMBER, TEXT, MATRIX, WORDS = "number", "text", "matrix", "words"
 IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features
 _KIND = b"epiloss.kind"  # the mark of columns whose type does not tell what they are
 OF_DAYS = {_KIND: DATE.encode()}  # moments that have been days
@@ -44,12 +45,23 @@ def arrow() -> Any:
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """A column of the data that is a feature, or several where it holds lists of ``width`` numbers."""
+    """A column of the data that is a feature, or several where it holds lists of ``width`` numbers.
+
+    A text of which ``words`` are known is as many features, and one for their number.
+    """
 
     name: str
     kind: str
     width: int = 1
     dtype: str | None = None  # of moments, durations and truth values, before they became numbers
+    words: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its features."""
+        if self.kind == WORDS:
+            return [length_name(self.name), *(word_name(self.name, word) for word in self.words)]
+        return [self.name] if self.kind != MATRIX else [f"{self.name}[{j}]" for j in range(self.width)]
 
 
 @dataclass(frozen=True)
@@ -69,13 +81,7 @@ class FeatureColumns:
         """The names of the features: of a lone matrix, x0, x1 and so on."""
         if len(self.columns) == 1 and self.columns[0].kind == MATRIX:
             return tuple(f"x{j}" for j in range(self.columns[0].width))
-        return tuple(
-            name
-            for one in self.columns
-            for name in (
-                [one.name] if one.kind != MATRIX else [f"{one.name}[{j}]" for j in range(one.width)]
-            )
-        )
+        return tuple(name for one in self.columns for name in one.names)
 
     def learned(self, table: Any) -> FeatureColumns:
         """Return the columns with the categories that occur in a table."""
@@ -96,6 +102,10 @@ class FeatureColumns:
                 if len(self.columns) == 1:
                     return Features(matrix, self.names)
                 arrays.extend(matrix.T)
+            elif one.kind == WORDS:
+                dtypes |= dict.fromkeys(range(len(arrays) + 1, len(arrays) + one.width), WORD)
+                found = text_columns(one.name, *_as_texts(*encoded(values)), one.words)
+                arrays.extend(numbers for _, numbers in found)
             elif one.kind == TEXT:
                 known = self.categories[one.name]
                 categories[len(arrays)] = known
@@ -121,7 +131,8 @@ class FeatureColumns:
                 arrays.extend(matrix.T)
                 names.extend(f"{one.name}[{j}]" for j in range(one.width))
                 continue
-            numbers = key_numbers(values) if one.kind == TEXT else read_numbers(values)
+            is_text = one.kind in (TEXT, WORDS)
+            numbers = key_numbers(values) if is_text else read_numbers(values)
             sizes.append(extreme(numbers)[0])
             arrays.append(numbers)
             names.append(one.name)
@@ -290,6 +301,13 @@ def encoded(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
         values = values.dictionary_encode()
     places = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return values.dictionary.to_pylist(), places.astype(np.int64)
+
+
+def _as_texts(distinct: Sequence[Any], places: Codes) -> tuple[list[str], Codes]:
+    """Return what categories are called, and the places of rows among them; -1 for missing ones."""
+    missing = np.array([is_missing(one) for one in distinct] + [True], bool)
+    names = ["" if lacks else category_name(one) for one, lacks in zip(distinct, missing, strict=False)]
+    return names, np.where(missing[places], -1, places)
 
 
 def _distinct_texts(values: Any) -> set[str]:

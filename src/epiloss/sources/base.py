@@ -40,6 +40,10 @@ class Part(ABC):
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read some columns, in order, as Arrow record batches."""
 
+    def bytes_of(self, columns: Sequence[str]) -> int | None:
+        """Return about how many stored bytes are read for some columns; None where that is not known."""
+        return self.n_bytes
+
 
 @dataclass(frozen=True)
 class Source:

@@ -40,6 +40,10 @@ class Bundle(Part):
         text = "\n".join(one.identity for one in self.files)
         return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
+    def bytes_of(self, columns: Sequence[str]) -> int:
+        """Return about how many stored bytes of the files are read."""
+        return sum(one.bytes_of(columns) for one in self.files)
+
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read the files, and join their batches."""
         size = batch_rows(self.files[0].schema, columns)

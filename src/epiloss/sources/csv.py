@@ -31,7 +31,7 @@ _OTHERS = {
     b"GIF8": "an image",
     b"%PDF": "a PDF document",
     b"\x89HDF": "an HDF5 file: write it as Parquet",
-    b"SQLite format 3": "an SQLite data base: export the table as CSV",
+    b"SQLite format 3": "an SQLite database: save it as a file, and pass sql='SELECT ...'",
     b"ORC": "an ORC file: write it as Parquet",
     b"Obj\x01": "an Avro file: write it as Parquet",
     b"\x80\x02": "a pickle, which can run code when it is read: write a table as Parquet",

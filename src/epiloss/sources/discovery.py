@@ -34,13 +34,13 @@ def find_files(
         for root in _matching(name):
             if os.path.isdir(root):
                 inside = [path for path in Path(root).rglob("*") if _is_data(path, Path(root))]
-                tables = [path for path in inside if _TABLE.search(path.name.lower())]
+                tables = [path for path in inside if is_table_name(path.name)]
                 if tables:
                     others += sorted(str(path) for path in set(inside) - set(tables))
                 inside = tables or inside
-                found |= {str(path): _folder_values(str(path.relative_to(root))) for path in inside}
+                found |= {str(path): folder_values(str(path.relative_to(root))) for path in inside}
             else:
-                found[root] = _folder_values(root)
+                found[root] = folder_values(root)
     if not found:
         raise DataError(
             printable(f"no file {', '.join(map(str, names))!r}. Check the path or the pattern.")
@@ -52,13 +52,6 @@ def find_files(
 def _matching(name: str) -> list[str]:
     if os.path.exists(name):
         return [name]
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name):
-        raise DataError(
-            printable(
-                f"files must be on this machine, got {name!r}. Download it first, or pass "
-                "pyarrow.dataset.dataset(...) of it as X."
-            )
-        )
     found = glob.glob(name, recursive=True) if glob.has_magic(name) else []
     if not found:
         raise DataError(printable(f"no file {name!r}. Check the path or the pattern."))
@@ -66,11 +59,21 @@ def _matching(name: str) -> list[str]:
 
 
 def _is_data(path: Path, root: Path) -> bool:
-    hidden = any(part.startswith(_HIDDEN) and "=" not in part for part in path.relative_to(root).parts)
-    return path.is_file() and not hidden
+    return path.is_file() and not is_hidden(path.relative_to(root).parts)
 
 
-def _folder_values(path: str) -> dict[str, str]:
+def is_table_name(name: str) -> bool:
+    """Tell whether a file is called as files of tables are."""
+    return _TABLE.search(name.lower()) is not None
+
+
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Tell whether a path, of these folders and a name, is of what tools leave beside the data."""
+    return any(part.startswith(_HIDDEN) and "=" not in part for part in parts)
+
+
+def folder_values(path: str) -> dict[str, str]:
+    """Return what the names of folders say: ``country=fr/`` that country is fr."""
     folders = Path(path).parts[:-1]
     pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
     return {name: unquote(value) for name, value in pairs if name.isidentifier()}

@@ -9,21 +9,26 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from epiloss.errors import DataError, printable
+from epiloss.sources.addresses import is_remote
 from epiloss.sources.arrow import arrow, is_text, with_notes
 from epiloss.sources.base import Part, Source, batch_rows, completed, list_widths
 from epiloss.sources.csv import csv_batches, csv_schema
+from epiloss.sources.databases import HEAD, database_kind, needs_query
 from epiloss.sources.discovery import find_files
 from epiloss.sources.ipc import ipc_batches, ipc_schema
 from epiloss.sources.json_lines import is_json, json_batches, json_schema
-from epiloss.sources.parquet import parquet_batches, parquet_layout
+from epiloss.sources.parquet import needed_bytes, parquet_batches, parquet_layout
+from epiloss.sources.remote import SMALL, RemoteFile, find_remote
 from epiloss.sources.schemas import check_names, common_schema, folder_value, without_nulls
 from epiloss.sources.size_limits import check_claim
 
 PART_ROWS = 2**18  # of a Parquet file that are read as one part
+_BITS_OF_OTHERS = 64
 _MARKS = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
 
 
@@ -45,10 +50,14 @@ class FilePart(Part):
     content: bytes | None = None  # of what is no file, as the standard input
     folder: str = ""  # from which the path was given
     n_bytes: int = 0  # that are stored
+    remote: RemoteFile | None = None  # of which ``path`` is the address
+    fetched: str = ""  # where the bytes of it that are needed are
 
     @property
     def place(self) -> str:
         """The path as it is found from here: workers may have been started in another folder."""
+        if self.fetched:
+            return self.fetched
         here = self.content is not None or os.getcwd() == self.folder
         return self.path if here else os.path.join(self.folder, self.path)
 
@@ -66,12 +75,33 @@ class FilePart(Part):
         """Read the part; what is wrong with the file is said with its name."""
         stored = [name for name in columns if name not in self.constants]
         is_coded = arrow().types.is_dictionary
-        with in_words(self.path):
-            for batch in _READERS[self.kind](self, stored):
+        with in_words(self.path), self._here(stored) as part:
+            for batch in _READERS[self.kind](part, stored):
                 if batch.num_rows:
                     if any(is_text(kind) or is_coded(kind) for kind in batch.schema.types):
                         batch.validate(full=True)  # that texts are UTF-8, and codes in the dictionary
                     yield completed(batch, self.schema, columns, self.constants)
+
+    def bytes_of(self, columns: Sequence[str]) -> int:
+        """Return about how many stored bytes are read: of a Parquet file, those of the columns alone."""
+        if self.kind != "parquet":
+            return self.n_bytes
+        bits = {one.name: _bits(one.type) for one in self.schema if one.name not in self.constants}
+        read = sum(bits[name] for name in set(columns) & set(bits))
+        return self.n_bytes * read // max(sum(bits.values()), 1)
+
+    @contextmanager
+    def _here(self, columns: Sequence[str]) -> Iterator[FilePart]:
+        """Give the part with those bytes of a file elsewhere that are needed for some columns."""
+        if self.remote is None or self.content is not None:
+            yield self
+            return
+        groups = self.groups or (0, 0)
+        needed = (
+            partial(needed_bytes, groups=groups, columns=columns) if self.kind == "parquet" else None
+        )
+        with self.remote.fetched(needed) as local:
+            yield replace(self, fetched=local)
 
 
 @contextmanager
@@ -98,6 +128,14 @@ def unreadable(path: str, error: BaseException) -> DataError:
         f"{printable(path)} cannot be read: {reason}. Check that the file is whole; what was counted of "
         "other files is kept where there is a checkpoint."
     )
+
+
+def _bits(kind: Any) -> int:
+    """Return how many bits a value of a type has; of texts, about as many as a number."""
+    types = arrow().types
+    if types.is_fixed_size_list(kind):
+        return int(kind.list_size) * _bits(kind.value_type)
+    return int(kind.bit_width) if types.is_primitive(kind) else _BITS_OF_OTHERS
 
 
 def _parquet_batches(part: FilePart, columns: Sequence[str]) -> Iterator[Any]:
@@ -166,8 +204,12 @@ def _whole_numbers(table: Any) -> Any:
 
 def open_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Source:
     """Find files by name, folder or pattern, and read what they say of themselves."""
-    paths, others = find_files(given)
+    names = [given] if isinstance(given, str | os.PathLike) else list(given)
+    addresses = [os.fspath(name) for name in names if is_remote(name)]
+    here = [name for name in names if os.fspath(name) not in addresses]
+    paths, others = find_files(here) if here else ([], [])
     opened = [_opened(path, folders) for path, folders in paths]
+    opened += _opened_elsewhere(addresses)
     schema = common_schema({one.path: one.schema for one in opened}, [one.folders for one in opened])
     parts = [part for one in opened for part in one.parts(schema)]
     return Source(schema, parts, list_widths(schema, parts), _left_out(others))
@@ -194,13 +236,14 @@ class _Opened:
     state: str
     n_bytes: int
     content: bytes | None
+    remote: RemoteFile | None = None
 
     def parts(self, schema: Any) -> Iterator[FilePart]:
         """Return the parts of the file, each of some row groups where it has any."""
         given = [name for name in self.folders if name in schema.names and name not in self.schema.names]
         constants = {name: folder_value(self.folders[name], schema.field(name).type) for name in given}
         whole = FilePart(self.path, self.kind, schema, constants, state=self.state, n_bytes=self.n_bytes)
-        whole = replace(whole, content=self.content, folder=os.getcwd())
+        whole = replace(whole, content=self.content, folder=os.getcwd(), remote=self.remote)
         if self.sizes is None:
             yield whole
             return
@@ -231,6 +274,35 @@ def _opened(path: str, folders: Mapping[str, str], content: bytes | None = None)
     return _Opened(path, kind, schema, folders, sizes, state, n_bytes, content)
 
 
+def _opened_elsewhere(addresses: Sequence[str]) -> list[_Opened]:
+    """Open files by their addresses; small ones are fetched at once, and kept."""
+    found = {one.address: (one, values) for name in addresses for one, values in find_remote(name)}
+    sizes = [one.size for one, _ in found.values()]
+    small = None not in sizes and sum(size or 0 for size in sizes) <= SMALL
+    opened = []
+    for one, folders in found.values():
+        if small:
+            read = _opened(one.name, folders, one.content())
+        else:
+            with in_words(one.name), _looked_into(one) as local:
+                read = replace(_opened(local, folders), path=one.name, n_bytes=one.size or 0)
+        opened.append(replace(read, remote=one, state=one.state))
+    return opened
+
+
+@contextmanager
+def _looked_into(remote: RemoteFile) -> Iterator[str]:
+    """Give a file with those bytes of one elsewhere that tell its columns."""
+    head = remote.head(HEAD)
+    kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
+    if kind == "csv" and remote.size is not None:
+        with remote.beginning() as local:
+            yield local
+        return
+    with remote.fetched(needed_bytes if kind == "parquet" else None) as local:
+        yield local
+
+
 def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
     """Return the kind of a file, its schema, and the sizes of its row groups if it has any.
 
@@ -238,7 +310,10 @@ def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, .
     all else is CSV.
     """
     with open(path, "rb") if content is None else io.BytesIO(content) as file:
-        head = file.read(8)
+        head = file.read(HEAD)
+    database = database_kind(head)
+    if database is not None:
+        raise needs_query(path, database, is_file=content is None)
     kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
     if kind == "csv":
         if is_json(path, content):

@@ -48,8 +48,25 @@ def json_batches(
     wanted = _only(nested, set(columns), schema)
     for first, block in _blocks(path, content):
         table = _parsed(block, first, path, wanted)
-        flat = _flattened(table).select(list(columns))
+        flat = flattened(table).select(list(columns))
         yield from flat.combine_chunks().to_batches(size)
+
+
+def json_objects(path: str, content: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a file one by one, each with the number of its line."""
+    for first, block in _blocks(path, content):
+        _check_depth(block, path)
+        for place, line in enumerate(block.split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
+            except ValueError as error:  # also of bytes that are no text
+                reason = getattr(error, "msg", "") or type(error).__name__
+                raise _no_object(path, first + place, reason) from None
+            if not isinstance(found, dict):
+                raise _no_object(path, first + place, "no object")
+            yield first + place, found
 
 
 @lru_cache(2**11)
@@ -101,7 +118,8 @@ def _only(fields: Any, names: set[str], schema: Any, before: str = "") -> Any:
     return pa.schema(kept)
 
 
-def _flattened(table: Any) -> Any:
+def flattened(table: Any) -> Any:
+    """Return a table with the fields of structures as columns, by dotted names."""
     types = arrow().types
     while any(types.is_struct(kind) for kind in table.schema.types):
         table = table.flatten()
@@ -140,7 +158,10 @@ def _in_words(said: str, block: bytes, first: int, path: str) -> DataError:
                 f"{after} after a {before} in line {line:,}. Mend that value, or make it null."
             )
         )
-    reason = other or "no object"
+    return _no_object(path, line, other or "no object")
+
+
+def _no_object(path: str, line: int, reason: str) -> DataError:
     return DataError(
         printable(f"line {line:,} of {path} must be a JSON object, and is not: {reason}. Mend the line.")
     )

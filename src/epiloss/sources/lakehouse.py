@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from epiloss.errors import DataError, MissingExtraError, printable
 
 DELTA, ICEBERG, HUDI = "Delta", "Iceberg", "Hudi"
-_METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?$")
+METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?$")
 
 
 def kind_of(folder: str | Path) -> str | None:
@@ -122,7 +122,7 @@ def _check_local(folder: str, kind: str, addresses: Sequence[str]) -> None:
 
 def _metadata_files(folder: Path) -> list[tuple[int, Path]]:
     """Return the metadata files of an Iceberg table, by their numbers."""
-    found = ((_METADATA.match(path.name), path) for path in (folder / "metadata").glob("*.json*"))
+    found = ((METADATA.match(path.name), path) for path in (folder / "metadata").glob("*.json*"))
     return sorted((int(match[1]), path) for match, path in found if match is not None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from epiloss.sources.arrow import arrow
 from epiloss.sources.size_limits import Chunk, Pages, check_pages, chunks_of
 
 _WHOLE = 2**28  # bytes of a row group that is read at once
+_MARK = 4  # bytes at the beginning of every file
+_FOOTER = 2**16  # bytes at the end of a file that are fetched first: most footers are shorter
 _LONGEST = 2**16  # bytes of a text that is repeated by its number in a dictionary
 _SMALL_FOOTER, _MOST_FOOTERS = 32, 2**11  # chunks of a footer, and how many such ones are remembered
 
@@ -22,6 +25,30 @@ def parquet_layout(mapped: Any) -> tuple[Any, tuple[int, ...]]:
         meta = file.metadata
         sizes = tuple(meta.row_group(i).num_rows for i in range(meta.num_row_groups))
         return file.schema_arrow, sizes
+
+
+def needed_bytes(
+    path: str, groups: tuple[int, int] = (0, 0), columns: Sequence[str] = ()
+) -> Iterator[list[tuple[int, int]]]:
+    """Yield which bytes a file must have for its footer, and then for some columns of some row groups.
+
+    Each is a first byte, and the one behind the last; those that were yielded are there at the next.
+    """
+    size = os.path.getsize(path)
+    first = max(size - _FOOTER, 0)
+    yield [(0, min(_MARK, size)), (first, size)]
+    with open(path, "rb") as file:
+        file.seek(max(size - 8, 0))
+        length = int.from_bytes(file.read(4), "little")
+    if not 0 < length <= size - 12:
+        raise ValueError("the footer has no size")
+    if size - 8 - length < first:
+        yield [(size - 8 - length, size)]
+    if range(*groups):
+        with arrow().memory_map(path) as mapped:
+            chunks = chunks_of(memoryview(mapped.read_buffer(size)).cast("B"))
+        used = [one for group in range(*groups) for one in chunks[group] if _is_of(one.name, columns)]
+        yield [(one.first, one.first + one.stored) for one in used]
 
 
 def parquet_batches(

@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from glob import has_magic
 from typing import Any
 
 from epiloss.errors import DataError, MissingExtraError, NoColumnError, OptionError, printable
-from epiloss.input.tables import no_column
+from epiloss.input.tables import as_table, no_column
+from epiloss.sources.addresses import local_name
 from epiloss.sources.arrow import arrow, is_list
 from epiloss.sources.base import (
     Part,
@@ -23,8 +24,11 @@ from epiloss.sources.base import (
     list_widths,
     plain_schema,
 )
+from epiloss.sources.databases import Query, open_query, relation_batches
 from epiloss.sources.files import open_files
+from epiloss.sources.json_lines import flattened
 from epiloss.sources.lakehouse import lone_table, open_table
+from epiloss.sources.logs.base import Log
 from epiloss.sources.whole_files import read_whole
 
 Reading = Callable[[list[str], int], Iterator[Any]]  # (columns, rows of a batch) -> batches
@@ -116,6 +120,11 @@ class SparkPart(Part):
 
 def open_source(X: Any) -> Source:
     """Return the source of files, given by name, or of a table of any of the kinds below."""
+    if isinstance(X, Log):
+        return replace(open_source(X.table), remarks=X.remarks)
+    if isinstance(X, Query):
+        return open_query(X)
+    X = [local_name(one) for one in X] if isinstance(X, list | tuple) else local_name(X)
     if isinstance(X, str | os.PathLike):
         whole = read_whole(os.fspath(X))
         return _of_names([X]) if whole is None else open_source(whole)
@@ -130,6 +139,17 @@ def open_source(X: Any) -> Source:
         "a table must be files, a data frame, a lazy frame, a data set or a relation, got "
         f"{type(X).__name__}. For arrays use epiloss.audit."
     )
+
+
+def with_query(X: Any, sql: str | None) -> Any:
+    """Return the query of a database file as a source; without a query, the source as it is."""
+    if sql is None or isinstance(X, Query):
+        return X
+    names = list(X) if isinstance(X, list | tuple) else [X]
+    if len(names) != 1 or not isinstance(names[0], str | os.PathLike):
+        got = f"{len(names)} of them" if len(names) != 1 else f"a {type(names[0]).__name__}"
+        raise OptionError(f"sql needs the path of one database file, got {got}. Name one file.")
+    return Query(os.fspath(local_name(names[0])), sql)
 
 
 def named_columns(X: Any, names: Sequence[str], option: str) -> list[str]:
@@ -268,7 +288,7 @@ def _relation(X: Any) -> Source | None:
 
     def read(columns: list[str], size: int) -> Iterator[Any]:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-        yield from X.project(quoted).to_arrow_reader(size)
+        yield from relation_batches(X.project(quoted), size)
 
     return _of_object("the relation", schema, read)
 
@@ -325,8 +345,12 @@ def _flattened(name: str, values: Any, kind: Any) -> Any:
     return arrow().FixedSizeListArray.from_arrays(storage, type=kind)
 
 
+def _is_records(X: Any) -> bool:
+    return isinstance(X, list | tuple) and bool(X) and all(isinstance(row, Mapping) for row in X)
+
+
 def _arrow_stream(X: Any) -> Source | None:
-    """Accept whatever speaks Arrow: pandas, polars, pyarrow; and mappings of columns."""
+    """Accept whatever speaks Arrow or the data frame protocol; mappings of columns; lists of rows."""
     pa = arrow()
     if isinstance(X, pa.RecordBatchReader):
         raise DataError(
@@ -335,8 +359,12 @@ def _arrow_stream(X: Any) -> Source | None:
         )
     if isinstance(X, Mapping):
         table = pa.table(dict(X))
+    elif _is_records(X):
+        table = flattened(pa.Table.from_pylist([dict(row) for row in X]))
     elif not hasattr(X, "__arrow_c_stream__"):
-        return None
+        if not hasattr(X, "__dataframe__"):
+            return None
+        table = as_table(X, "the table")
     elif _is_from(X, "pandas"):
         names = [str(name) for name in X.columns]
         repeated = [name for name in names if names.count(name) > 1]

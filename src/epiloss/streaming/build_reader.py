@@ -33,7 +33,7 @@ def build_reader(
     pos_label = None if reading.pos_label is None else _meant(names, reading.pos_label)
     positive = positive_class(names, pos_label)
     task, chosen = task_and_remarks(replace(reading, pos_label=pos_label), names, n_columns, named)
-    remarks = [Remark("source", text) for text in source.remarks]
+    remarks = source_remarks(source.remarks)
     remarks += [_left_out(source.schema.field(name)) for name in roles.identifiers]
     remarks += chosen
     if roles.weight is not None and census.largest_weight == 0:
@@ -49,6 +49,11 @@ def build_reader(
         logits=reading.logits,
     )
     return read, remarks
+
+
+def source_remarks(texts: Sequence[str]) -> list[Remark]:
+    """Return what a source says of itself."""
+    return [Remark("source", text) for text in texts]
 
 
 def _left_out(field: Any) -> Remark:

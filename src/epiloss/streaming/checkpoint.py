@@ -42,7 +42,8 @@ class Checkpoint:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OptionError(
-                f"checkpoint must be a folder to write to, got {folder!r}: {error}."
+                f"checkpoint must be a folder to write to, got {str(folder)!r}: "
+                f"{error.strerror or error}. Name another folder."
             ) from error
         self._run = digest(run)
         self._next = time.monotonic()

@@ -97,9 +97,7 @@ def _read(
     if all(isinstance(part, FilePart) and part.kind == "csv" for part in parts):
         names = {part.name for part in parts}
         check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
-    if features_named:
-        return sample, read, []
-    return without_named_columns(sample, read)
+    return without_named_columns(sample, read, features_named=features_named)
 
 
 def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[Remark]]:

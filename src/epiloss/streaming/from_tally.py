@@ -22,7 +22,7 @@ from epiloss.auditing.run import recalibrated_audit
 from epiloss.auditing.summary import summarise
 from epiloss.errors import DataError, Remark
 from epiloss.estimation.crossfit.bound import CrossfitBound, mean_of_repeats
-from epiloss.estimation.crossfit.run import LEAST_ROWS, crossfit
+from epiloss.estimation.crossfit.run import LEAST_ROWS, crossfit, dealing
 from epiloss.estimation.influence import Influence, RowTerms, cell_of
 from epiloss.estimation.learned import Learned, learn_regions, level_sets_of
 from epiloss.estimation.options import Options
@@ -93,7 +93,7 @@ def _juries(
         return ()
     if len(labels) < LEAST_ROWS or labels.min() == labels.max():
         return ()
-    generator = stream(options.seed, options.method)
+    generator = dealing(options)
     learner = None if options.learner_given is None else options.learner
     found = [
         Jury.learn(problem, generator, n_rows, places=places, learner=learner, n_jobs=options.n_jobs)

@@ -16,7 +16,7 @@ from epiloss.input.checks import without_equal_weights
 from epiloss.input.problem import OneClassError
 from epiloss.input.row_display import Display
 from epiloss.sources.bundles import bundled
-from epiloss.sources.tables import SparkPart, open_source
+from epiloss.sources.tables import SparkPart, open_source, with_query
 from epiloss.streaming.build_reader import build_reader, whole_labels
 from epiloss.streaming.census import Census, TakeCensus
 from epiloss.streaming.checkpoint import Checkpoint, digest
@@ -24,6 +24,12 @@ from epiloss.streaming.columns import Columns
 from epiloss.streaming.draw_sample import Drawn, changed, draw_sample
 from epiloss.streaming.engines import resolve_engine
 from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample, learn_juries
+from epiloss.streaming.given_logs import (
+    audit_repeated,
+    columns_of_log,
+    log_of,
+    with_usual_columns,
+)
 from epiloss.streaming.reader import Layout, Reader
 from epiloss.streaming.roles import choose_roles
 from epiloss.streaming.runner import Runner, no_rows
@@ -36,8 +42,8 @@ from epiloss.streaming.tally import TakeTally, Tally
 def audit_table(
     source: Any,
     *,
-    label: str,
-    score: str | Sequence[str],
+    label: str | None = None,
+    score: str | Sequence[str] | None = None,
     features: str | Sequence[str] | None = None,
     exclude: str | Sequence[str] = (),
     subgroups: str | Sequence[str] = (),
@@ -45,6 +51,7 @@ def audit_table(
     clusters: str | None = None,
     row_id: str | None = None,
     display: str | Sequence[str] = (),
+    sql: str | None = None,
     engine: Any = "local",
     memory: int | float | str = "2GB",
     checkpoint: str | os.PathLike[str] | None = None,
@@ -58,12 +65,15 @@ def audit_table(
     Parameters
     ----------
     source : path, paths, folder, pattern or table
-        Parquet, CSV (also compressed) or Arrow files; or a pyarrow, pandas, polars, duckdb, Hugging
-        Face, dask or Spark table.
-    label : str
-        Column of labels.
-    score : str or sequence of str
-        Column of scores, or one for each class.
+        Parquet, CSV, JSON (also compressed) or Arrow files; a database file, with ``sql``; or a
+        pyarrow, pandas, polars, duckdb, Hugging Face, dask or Spark table. Without ``label`` and
+        ``score`` also logs of language models: samples of lm-evaluation-harness, and logs of Inspect.
+    label : str, optional
+        Column of labels; by default the one of a log, or the first with a usual name: ``correct``,
+        ``is_correct``, ``accuracy``.
+    score : str or sequence of str, optional
+        Column of scores, or one for each class; by default the one of a log, or the first with a
+        usual name: ``confidence``, ``probability``, ``prob``.
     features : sequence of str, optional
         Columns of features; by default all columns without another use.
     exclude : sequence of str
@@ -76,6 +86,8 @@ def audit_table(
         Column that identifies rows; by default score and features do.
     display : str or sequence of str
         Columns to show of rows in reports.
+    sql : str, optional
+        A query, where ``source`` is a DuckDB or SQLite database file: its rows are audited.
     engine : {"local", "memory", "dask", "spark", "ray"}, address, dask Client or SparkSession
         Where the data are read; the result does not depend on it.
     memory : int or str
@@ -93,10 +105,7 @@ def audit_table(
     See Also
     --------
     audit : the same for arrays and data frames.
-    RegionPlan : batch after batch, in regions learned once.
-    extract : writes the scores and features of a network to a file.
-    RegionPlan : batch after batch, in regions learned once.
-    extract : writes the scores and features of a network to a file.
+    read_log : reads logs of language models, with options.
     RegionPlan : batch after batch, in regions learned once.
     extract : writes the scores and features of a network to a file.
 
@@ -112,21 +121,31 @@ def audit_table(
     2000
     """
     own = ("label", "score", "features", "exclude", "subgroups", "sample_weight", "clusters", "row_id")
-    chosen = read_options(options, "audit_table", (*own, "display", "engine", "memory", "checkpoint"))
-    columns = Columns.read(
-        label=label,
-        score=score,
-        features=features,
-        exclude=exclude,
-        subgroups=subgroups,
-        sample_weight=sample_weight,
-        clusters=clusters,
-        row_id=row_id,
-        display=display,
-    )
-    limit = read_memory(memory)
-    opened = bundled(open_source(source))
-    layout = Layout.of(opened, choose_roles(opened.schema, **vars(columns)))
+    others = ("display", "sql", "engine", "memory", "checkpoint")
+    given = {
+        "label": label,
+        "score": score,
+        "features": features,
+        "exclude": exclude,
+        "subgroups": subgroups,
+        "sample_weight": sample_weight,
+        "clusters": clusters,
+        "row_id": row_id,
+        "display": display,
+    }
+    log = log_of(source, label, score)
+    if log is not None:
+        columns_of_log(log, given, options)
+    chosen = read_options(options, "audit_table", (*own, *others))
+    opened = None if log is None else open_source(log)
+    if opened is None and (label is None or score is None):
+        opened = with_usual_columns(open_source(with_query(source, sql)), given)
+    columns, limit = Columns.read(**given), read_memory(memory)
+    opened = bundled(open_source(with_query(source, sql)) if opened is None else opened)
+    roles = choose_roles(opened.schema, **vars(columns))
+    if log is not None and log.repeated and roles.label == log.label:
+        return audit_repeated(log, roles, chosen)
+    layout = Layout.of(opened, roles)
     room = capacity(layout, limit)
     chosen.check_rows(room if opened.n_rows is None else min(room, opened.n_rows))
     if any(isinstance(part, SparkPart) for part in opened.parts) and engine in (None, "local"):

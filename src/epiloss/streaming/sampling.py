@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from epiloss.errors import FEATURE, OptionError, Remark, RowsError
 from epiloss.input.features import Place
 from epiloss.input.problem import Problem
-from epiloss.input.remarks import varied_remarks
 from epiloss.input.row_display import Display
 from epiloss.input.subgroups import all_combinations
-from epiloss.sources.arrow import TEXT, FeatureColumns
+from epiloss.input.text_features import with_words
+from epiloss.sources.arrow import TEXT, WORDS, FeatureColumns
 from epiloss.streaming.reader import Layout, Reader
 from epiloss.streaming.runner import no_rows
 from epiloss.streaming.survey import KEY, KEYS, ROW, Survey
@@ -114,21 +114,32 @@ class _ByNumber:
         return self.values[self.place[int(row)]]
 
 
-def without_named_columns(sample: Sample, reader: Reader) -> tuple[Sample, Reader, list[Remark]]:
-    """Leave out columns of texts that tell rows apart, as names do."""
+def without_named_columns(
+    sample: Sample, reader: Reader, *, features_named: bool
+) -> tuple[Sample, Reader, list[Remark]]:
+    """Read texts as their words, and leave out columns of texts that tell rows apart, as names do.
+
+    Features that the user has named are not left out.
+    """
     problem = sample.problem
-    varied = {} if problem.features is None else problem.features.too_varied()
-    if problem.features is None or not varied:
+    if problem.features is None or not problem.features.too_varied():
         return sample, reader, []
-    kept = replace(problem, features=problem.features.without(list(varied)))
+    found = with_words(problem.features, keep=features_named)
+    kept = replace(problem, features=found.features)
     if kept.features is None and kept.subgroups:  # which are then the regions
         kept = replace(kept, groups=all_combinations(kept.subgroups))
+    changed = {*found.words, *found.left_out}
+    own = {one.name: one for one in reader.columns.columns}
+    texts = [
+        replace(own[name], kind=WORDS, width=1 + len(words), words=words)
+        for name, words in found.words.items()
+    ]
     columns = replace(
         reader.columns,
-        columns=tuple(one for one in reader.columns.columns if one.name not in varied),
-        categories={name: one for name, one in reader.columns.categories.items() if name not in varied},
+        columns=(*(one for name, one in own.items() if name not in changed), *texts),
+        categories={name: one for name, one in reader.columns.categories.items() if name not in changed},
     )
-    remarks = varied_remarks(varied, len(problem.labels))
+    remarks = found.remarks(len(problem.labels))
     return replace(sample, problem=kept), replace(reader, columns=columns), remarks
 
 

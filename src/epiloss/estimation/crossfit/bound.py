@@ -27,7 +27,7 @@ from epiloss._typing import Codes, Floats
 from epiloss.calibration.curves import LocalLinear
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.learners import Learner
-from epiloss.estimation.crossfit.tilts import Tilts, tilts_of
+from epiloss.estimation.crossfit.tilts import LogTilts, Tilts, tilts_of
 from epiloss.estimation.inference import normal_estimate, unified_interval
 from epiloss.estimation.influence import Influence
 from epiloss.input.features import Features
@@ -35,6 +35,7 @@ from epiloss.scoring import ScoringRule
 
 _EXACT, _TINY = 1e-9, 1e-300  # of the length of a tilt, and of a bound
 _BALANCING_STEPS, _LONGEST = 3, 1.0
+_STEEPEST = 6.0  # tilt of log-odds that a bound takes: beyond it the curvature is all but 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Directions:
             cost, slope, curvature = self.tilts.cost(self.curve, length * a)
             return cost, self.mean(a * slope), self.mean(a * a * curvature)
 
+    @property
+    def longest(self) -> float:
+        """The length that is followed: any gives a bound, and without end it grows where labels leak."""
+        if isinstance(self.tilts, LogTilts):
+            return _STEEPEST / max(float(np.abs(self.balanced).max(initial=0.0)), _TINY)
+        return np.inf
+
     def contribution(self, values: Floats) -> Floats:
         """Return each row's weighted deviation from the mean."""
         total = self.weight.sum()
@@ -102,13 +110,15 @@ class Best:
         cost, slope, curvature = directions.cost(length)
         if not curvature > 0:
             return None
-        step = theta / curvature
+        longest = directions.longest
+        step = float(np.clip(theta / curvature, -longest, longest))
         while abs(step) > _EXACT * max(abs(length), _EXACT):
             tried = directions.cost(length + step)
             found = (length + step) * theta - directions.mean(tried[0])
             if found >= bound:
                 length, bound, (cost, slope, curvature) = length + step, found, tried
                 step = (theta - slope) / curvature
+                step = float(np.clip(length + step, -longest, longest)) - length
             else:
                 step /= 2
         return cls(length, cost, bound, curvature)
@@ -170,7 +180,8 @@ def crossfit_bound(
         low = max(around.low, 0.0)
     if around.high is not None and high < value:
         high = around.high
-    estimate = Estimate(value, stderr, low, high, pvalue)
+    # a value below 0 is told as it is, and within its interval
+    estimate = Estimate(value, stderr, min(low, value), high, pvalue)
     return CrossfitBound(estimate, on_value, directions.prediction.astype(np.float32))
 
 

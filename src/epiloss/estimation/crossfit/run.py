@@ -9,7 +9,8 @@ import numpy as np
 
 from epiloss._random import stream
 from epiloss._threads import limited_threads
-from epiloss._typing import Codes
+from epiloss._typing import Codes, Floats
+from epiloss.calibration.class_recalibrators import RecalibratedTogether
 from epiloss.estimation.crossfit.bound import (
     CrossfitBound,
     average_bounds,
@@ -17,7 +18,7 @@ from epiloss.estimation.crossfit.bound import (
     crossfit_bound,
     mean_of_repeats,
 )
-from epiloss.estimation.learned import level_sets_of, scored_anew
+from epiloss.estimation.learned import scored_anew, strata_to_recalibrate
 from epiloss.estimation.options import Options
 from epiloss.estimation.splits import split_folds
 from epiloss.estimation.twins.estimate import twin
@@ -26,6 +27,7 @@ from epiloss.input.tasks import BinaryProblem
 
 LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
 _ROWS_PER_SUBGROUP = 10
+LEAST_EFFECTIVE = 20  # rows of equal weight that weighted rows tell as much as
 LEAST_LABELS = 12  # of the rarer outcome, so that every part of the rows has some
 
 
@@ -37,24 +39,48 @@ def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
     everything = np.arange(len(problem.scores))
     if not is_possible(problem):
         return None
-    generator = stream(options.seed, options.method)
+    generator = dealing(options)
     bounds = [_bound(problem, options, everything, generator) for _ in range(options.repeats)]
     return mean_of_repeats(bounds)
 
 
-def crossfit_recalibrated(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
+def crossfit_recalibrated(
+    problem: BinaryProblem, options: Options, together: RecalibratedTogether | None = None
+) -> CrossfitBound | None:
     """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
-    level_set = level_sets_of(problem, options).assign(problem.scores)
+    level_set = strata_to_recalibrate(problem, options, together)
     repeats = split_folds(problem, options, level_set, stream(options.seed, "splits"))
     folds = list(chain.from_iterable(repeats))
     if not all(is_possible(problem, fold.evaluate) for fold in folds):
         return None
-    curves, generator = stream(options.seed, "curves"), stream(options.seed, options.method)
+    curves, generator = stream(options.seed, "curves"), dealing(options)
     parts = []
     for fold in folds:
-        again = scored_anew(problem, options, fold, curves).problem
+        again = scored_anew(problem, options, fold, curves, together).problem
         parts.append((fold.evaluate, _bound(again, options, fold.evaluate, generator)))
     return average_bounds(parts, len(problem.scores), options.confidence_level, problem.clusters)
+
+
+def dealing(options: Options) -> np.random.Generator:
+    """Return what decides which rows learn and which evaluate.
+
+    For twins it is always the same: rows are dealt in the order of their content, so that neither the
+    seed nor the order in which they came moves the estimate. Only a learner of the user's own is seeded.
+    """
+    fixed = options.method == "twin" and options.learner_given is None
+    return stream(0 if fixed else options.seed, options.method)
+
+
+def kish_rows(weights: Floats) -> float:
+    """Return how many rows of equal weight have a mean as certain as these.
+
+    Examples
+    --------
+    >>> kish_rows(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
 
 
 def with_subgroups_as_feature(problem: BinaryProblem) -> BinaryProblem:
@@ -77,6 +103,8 @@ def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
     few_clusters = (
         problem.clusters is not None and len(np.unique(problem.clusters[rows])) < LEAST_CLUSTERS
     )
+    if problem.weights is not None and kish_rows(problem.weights[rows]) < LEAST_EFFECTIVE:
+        return False
     labels = problem.labels[rows]
     ones = int(labels.sum())
     both = min(ones, len(labels) - ones) >= LEAST_LABELS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from scipy.special import ndtri
 
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import MISSING, N_CODES, N_EDGES, Bytes
+from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
 _MOST_SAMPLED, _LEAST_SAMPLED, _VALUES = 4_096, 1_024, 2**22  # rows that edges are found from
 _COLUMNS = 256  # whose samples are sorted together
+_ROWS = 4_096  # that a thread encodes at least
 _FURTHEST = 1e-4  # of the mass, beyond which a rank is not told from the last
 
 
@@ -43,7 +46,7 @@ class Encoding:
 
 
 def learn_encoding(
-    features: Features, scores: Floats, claimed: Codes | None = None
+    features: Features, scores: Floats, claimed: Codes | None = None, workers: Workers = ALONE
 ) -> tuple[Encoding, Bytes]:
     """Find codes for rows without looking at labels; return them too.
 
@@ -53,17 +56,20 @@ def learn_encoding(
     rows = _sample(n, d)
     edges = np.full((d + 1 + (claimed is not None), N_EDGES), np.inf)
     some = features.take(rows)
-    for first in range(0, d, _COLUMNS):
+
+    def find_edges(first: int) -> None:
         last = min(first + _COLUMNS, d)
         values = np.stack([column.astype(np.float64) for column in some.columns(first, last)])
         edges[first:last] = edges_of(values)
+
+    workers.run(find_edges, range(0, d, _COLUMNS))
     edges[-1] = edges_of(scores[rows][None])[0]
     tables = {}
     for j in features.categories:
         edges[j], tables[j] = np.inf, _ordered_codes(features.column(j), scores)
     if claimed is not None:
         tables[d] = _ordered_codes(claimed.astype(float), scores)
-    codes = _codes(edges, tables, features, scores, claimed)
+    codes = _codes(edges, tables, features, scores, claimed, workers)
     return Encoding(edges, tables, np.stack([_normal_scores(column) for column in codes])), codes
 
 
@@ -81,22 +87,34 @@ def _codes(
     features: Features,
     scores: Floats,
     claimed: Codes | None,
+    workers: Workers = ALONE,
 ) -> Bytes:
     n, d = len(scores), features.n_columns
     codes = np.empty((len(edges), n), np.uint8)
-    ends = np.array([0, n])
-    loops = kernel()
     rows = features.source_rows()
-    for some in features.column_blocks():
-        own = np.ascontiguousarray(edges[None, some])
-        loops.encode(features.values(some), rows, ends, own, codes[some])
-    loops.encode((scores,), np.arange(n), ends, np.ascontiguousarray(edges[None, -1:]), codes[-1:])
+
+    def encode(part: tuple[slice, slice]) -> None:
+        columns, some = part
+        ends = np.array([0, some.stop - some.start])
+        own = np.ascontiguousarray(edges[None, columns])
+        kernel().encode(features.values(columns), rows[some], ends, own, codes[columns, some])
+
+    size = max(-(-n // workers.n), _ROWS)
+    parts = [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    workers.run(encode, product(features.column_blocks(), parts))
+    write_codes(scores, edges[-1], codes[-1:])
     for j, table in tables.items():
         column = features.column(j) if j < d or claimed is None else claimed.astype(float)
         missing = np.isnan(column)
         category = np.minimum(np.where(missing, 0, column).astype(np.int64), len(table) - 1)
         codes[j] = np.where(missing, MISSING, table[category])
     return codes
+
+
+def write_codes(values: Floats, edges: Floats, codes: Bytes) -> None:
+    """Write the codes of numbers that are cut at edges, in a line (1, rows)."""
+    n = len(values)
+    kernel().encode((values,), np.arange(n), np.array([0, n]), edges.reshape(1, 1, -1), codes)
 
 
 def edges_of(values: Floats) -> Floats:

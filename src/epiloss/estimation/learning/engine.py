@@ -16,7 +16,7 @@ from epiloss._kernels.boosting import Growth
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes, Records
 from epiloss._typing import Floats
-from epiloss.estimation.learning.encoding import Encoding, edges_of
+from epiloss.estimation.learning.encoding import Encoding, edges_of, write_codes
 from epiloss.estimation.learning.ridge import CodedRidge, fit_ridge
 
 _MANY, _SCREENED = 96, 48  # columns from which on some are chosen, and how many
@@ -47,7 +47,7 @@ class Model:
         """Return ``F`` by the first few trees alone, which are cautious, and by all (2, rows)."""
         total = np.zeros((2, codes.shape[1]))
         self.ridge.add(codes[:-1], total[0])
-        codes[-1] = np.searchsorted(self.edges, total[0])
+        write_codes(total[0], self.edges, codes[-1:])
         kernel().boosted(codes, None, self.trees[: self.n_early], total[0])
         total[1] = total[0]
         kernel().boosted(codes, None, self.trees[self.n_early :], total[1])
@@ -67,7 +67,7 @@ def fit_model(
     rest = residual - weight * ridge.left_out
     columns = np.append(_screened(codes[:-1], rest, weight), np.int32(len(codes) - 1))
     edges = edges_of(ridge.left_out[None, :: max(n // _SAMPLED, 1)])[0]
-    codes[-1] = np.searchsorted(edges, ridge.left_out)
+    write_codes(ridge.left_out, edges, codes[-1:])
     growth = growth_for(weight, least)
     trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth)
     return Model(ridge.model, edges, trees, round(_CAUTIOUS / growth.rate))

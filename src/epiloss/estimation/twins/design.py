@@ -89,6 +89,10 @@ def in_order(problem: BinaryProblem) -> tuple[Codes, Codes | None]:
     how the rows came does not matter. Among rows of equal score it knows nothing of labels: parts that
     were dealt by them would be balanced, and learners know too much.
     """
+    order = np.argsort(problem.scores)
+    scores = problem.scores[order]
+    if (scores[1:] > scores[:-1]).all():  # no two rows are alike, and nothing else puts them in order
+        return order, None if problem.clusters is None else problem.clusters[order]
     keys = content_keys(problem)
     last = [one for one in (problem.clusters, problem.weights) if one is not None]
     order = np.lexsort((*last, problem.labels, keys, problem.scores))
@@ -100,11 +104,8 @@ def in_order(problem: BinaryProblem) -> tuple[Codes, Codes | None]:
         alike = np.cumsum(np.append(True, keys[1:] != keys[:-1])) - 1
         if _are_copies(alike, problem.labels[order], problem.scores[order]):
             units = alike
-    scores = problem.scores[order]
-    if (scores[1:] == scores[:-1]).any():
-        shuffled = np.lexsort((np.random.default_rng(0).random(len(order)), scores))
-        order, units = order[shuffled], None if units is None else units[shuffled]
-    return order, units
+    shuffled = np.lexsort((np.random.default_rng(0).random(len(order)), scores))
+    return order[shuffled], None if units is None else units[shuffled]
 
 
 def _are_copies(alike: Codes, labels: Floats, scores: Floats) -> bool:

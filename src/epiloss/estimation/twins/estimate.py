@@ -45,6 +45,7 @@ from epiloss.estimation.twins.judges import (
 )
 from epiloss.input.tasks import BinaryProblem
 
+_MUCH, _TINY = 0.01, 1e-12  # of the weight, that one row has; that the others have at least
 SHARING = 2.0  # times the rows' variance that the test's direction has where there is nothing to learn
 _LEARNED = (1.0, 3.0)  # between these z-scores the models are taken to have learned something
 
@@ -80,12 +81,14 @@ def twin(
     learner: Learner | None = None,
     judged: Codes | None = None,
     most: int = MOST_LEARNING,
+    n_deals: int | None = None,
     n_jobs: int | None = None,
 ) -> CrossfitBound:
     """Return the twin estimate of a problem with features, and the influence of judged rows on it.
 
     ``learner`` is one of the user's own; ``judged`` are the rows that count, where others are there to
-    learn from only; a model learns from at most ``most`` rows.
+    learn from only; a model learns from at most ``most`` rows. Rows are dealt ``n_deals`` times, by
+    default as often as so many are.
     """
     order, units = in_order(problem)
     counts = np.ones(len(order), bool)
@@ -97,7 +100,7 @@ def twin(
     with limited_threads(openmp=learner is not None):
         deals = [
             twin_rows(problem, units, generator, learner, counts, most, n_jobs)
-            for _ in range(Design.n_deals(len(order)))
+            for _ in range(Design.n_deals(len(order)) if n_deals is None else n_deals)
         ]
     rows = deals[0] if len(deals) == 1 else TwinRows.mean(deals)
     weights = None if problem.weights is None else problem.weights[counts]
@@ -113,9 +116,15 @@ def twin(
 
 
 def influence_on(values: Floats, weight: Floats) -> Influence:
-    """Return the influence of rows on the mean of their values."""
+    """Return the influence of rows on the mean of their values.
+
+    A row that has much of the weight pulls the mean to itself: it counts by its distance from the mean
+    of the others.
+    """
     share = weight / weight.sum()
-    return Influence(share * (values - dot(share, values)))
+    influence = share * (values - dot(share, values))
+    heaviest = float(share.max(initial=0.0))
+    return Influence(influence / np.maximum(1 - share, _TINY) if heaviest > _MUCH else influence)
 
 
 class TwinMeans(NamedTuple):
@@ -197,7 +206,6 @@ def twin_rows(
     Rows of one unit stay together.
     """
     assert problem.features is not None
-    teacher, codes = teacher_of(problem, learner, most)
     design = Design.of(len(counts), problem.features.n_columns)
     part = dealt(problem.scores, units, design.n_parts, generator)
     seeds = generator.integers(2**31, size=len(design.learning))
@@ -216,6 +224,7 @@ def twin_rows(
         return np.flatnonzero(design.learns(place)[part])
 
     with Workers(n_jobs) as workers:
+        teacher, codes = teacher_of(problem, learner, most, workers)
         models = train(teacher, problem, codes, learners, seeds, workers)
         workers.run(judge, range(design.n_parts))
     if counts.all():
@@ -296,7 +305,7 @@ def _chosen(
     (cross, product), value, prediction = early.copy(), np.empty(len(part)), guesses[0].copy()
     gains = 2 * (late[0] - early[0]) - (late[1] - early[1])
     for k in np.unique(part):
-        here, others = part == k, np.flatnonzero(part != k)
+        here, others = np.flatnonzero(part == k), np.flatnonzero(part != k)
         by = weight[others], None if clusters is None else clusters[others]
         if len(found) == 1:
             length = best_length(*(_mean(one[others], *by)[0] for one in early))

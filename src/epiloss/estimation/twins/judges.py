@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from epiloss._kernels.reference_trees import Bytes
-from epiloss._threads import Workers
+from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.crossfit.learners import Fitted, Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, QuadraticTilts, tilts_of
@@ -135,10 +135,12 @@ class EngineTeacher:
     most: int = MOST_LEARNING
 
     @classmethod
-    def of(cls, problem: BinaryProblem, most: int = MOST_LEARNING) -> tuple[EngineTeacher, Bytes]:
+    def of(
+        cls, problem: BinaryProblem, most: int = MOST_LEARNING, workers: Workers = ALONE
+    ) -> tuple[EngineTeacher, Bytes]:
         """Return the teacher of a problem, and the codes of its rows."""
         assert problem.features is not None  # twins learn from features
-        encoding, codes = learn_encoding(problem.features, problem.scores, problem.claimed)
+        encoding, codes = learn_encoding(problem.features, problem.scores, problem.claimed, workers)
         return cls(encoding, most), codes
 
     def learn(self, block: Block, seed: int) -> EngineJudge:
@@ -237,11 +239,14 @@ class OwnJudge:
 
 
 def teacher_of(
-    problem: BinaryProblem, learner: Learner | None, most: int = MOST_LEARNING
+    problem: BinaryProblem,
+    learner: Learner | None,
+    most: int = MOST_LEARNING,
+    workers: Workers = ALONE,
 ) -> tuple[Teacher, Bytes | None]:
     """Return who trains models, and the rows' codes; none where the learner is the user's own."""
     if learner is None:
-        return EngineTeacher.of(problem, most)
+        return EngineTeacher.of(problem, most, workers)
     return OwnTeacher(learner, most), None
 
 

@@ -105,7 +105,7 @@ class Jury:
             return None
         seeds = generator.integers(2**31, size=N_PARTS)
         with limited_threads(openmp=learner is not None), Workers(n_jobs) as workers:
-            teacher, codes = teacher_of(sample, learner)
+            teacher, codes = teacher_of(sample, learner, workers=workers)
             rows = [np.flatnonzero(part == k) for k in range(N_PARTS)]
             judges = train(teacher, sample, codes, rows.__getitem__, seeds, workers)
         scale = ScoreScale.of(sample.scores, sample.weights, intervals_for(n_rows // N_PARTS))

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from epiloss.presentation.plot.comparison import ComparisonDisplay as ComparisonDisplay
     from epiloss.presentation.plot.curve import CurveDisplay as CurveDisplay
+    from epiloss.presentation.plot.decision import DecisionCurveDisplay as DecisionCurveDisplay
     from epiloss.presentation.plot.gaps import GapsDisplay as GapsDisplay
     from epiloss.presentation.plot.grouping import GroupingDisplay as GroupingDisplay
     from epiloss.presentation.plot.groups import HeterogeneityDisplay as HeterogeneityDisplay
     from epiloss.presentation.plot.ledger import LedgerDisplay as LedgerDisplay
     from epiloss.presentation.plot.simulation import SimulationDisplay as SimulationDisplay
+    from epiloss.presentation.plot.tracking import TrackingDisplay as TrackingDisplay
 
 _HOMES = {
     "ComparisonDisplay": "comparison",
     "CurveDisplay": "curve",
+    "DecisionCurveDisplay": "decision",
     "GapsDisplay": "gaps",
     "GroupingDisplay": "grouping",
     "HeterogeneityDisplay": "groups",
     "LedgerDisplay": "ledger",
     "SimulationDisplay": "simulation",
+    "TrackingDisplay": "tracking",
 }
 
 __all__ = [*_HOMES]

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from epiloss._typing import Floats
-from epiloss.analysis.comparison import Comparison
+from epiloss.analysis.comparison import Comparison, compared
 from epiloss.auditing.differences import loss_title
+from epiloss.auditing.result import Audit
+from epiloss.errors import OptionError
 from epiloss.number_format import loss_spec
 from epiloss.presentation.plot.style import (
     COLOURS,
@@ -66,6 +68,36 @@ class ComparisonDisplay:
     ax_: Any = field(default=None, init=False, repr=False)
     figure_: Any = field(default=None, init=False, repr=False)
     legend_: Any = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def from_audit(cls, *results: Audit, names: Sequence[str] = ()) -> ComparisonDisplay:
+        """Show one audit, or several of the same rows.
+
+        Parameters
+        ----------
+        *results : Audit
+            The results that are shown.
+        names : sequence of str, optional
+            What the models are called; by default "model 1" and so on.
+
+        Returns
+        -------
+        ComparisonDisplay
+            Not drawn yet.
+
+        Examples
+        --------
+        With matplotlib::
+
+            ComparisonDisplay.from_audit(old, new, names=["old", "new"]).plot()
+        """
+        called = list(names) or [f"model {k + 1}" for k in range(len(results))]
+        if not results or len(set(called)) != len(results):
+            raise OptionError(
+                f"names must be different and one for each audit, got {called} for {len(results)} "
+                "audits. Leave them out for numbers."
+            )
+        return cls(compared(dict(zip(called, results, strict=True))))
 
     def plot(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,16 +17,19 @@ from epiloss.estimate import percent
 from epiloss.presentation.plot.style import (
     axes_for,
     faded,
+    is_narrow,
     merged,
     plain,
     side_colours,
     text_colour,
     text_size,
 )
+from epiloss.segments.subgroups import GAP_COLUMNS
 
 _GREY = 0.35  # of the colour of text, for what may be noise
 _WIDEST = 34  # characters of a name on one line
 _MOST_LINES = 3
+_NARROW_LABEL = 24  # characters of a line under narrow axes
 
 
 @dataclass
@@ -76,15 +79,16 @@ class GapsDisplay:
     whiskers_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
-    def from_audit(cls, result: Audit, *, subgroups: str | None = None) -> GapsDisplay:
-        """Show the segments of an audit or, with ``subgroups``, the values of that column.
+    def from_audit(cls, result: Audit, *, subgroups: str | Sequence[str] | None = None) -> GapsDisplay:
+        """Show the segments of an audit or, with ``subgroups``, the values of a column.
 
         Parameters
         ----------
         result : Audit
             With its rows.
-        subgroups : str, optional
-            A column of ``subgroups=``; by default the segments are shown.
+        subgroups : str or sequence of str, optional
+            A column of ``subgroups=``, or several, whose combinations are shown. By default the segments
+            are shown.
 
         Returns
         -------
@@ -94,17 +98,19 @@ class GapsDisplay:
         if subgroups is None:
             rows = [{**vars(one), "name": one.description} for one in result.segments]
             return cls._of(rows, "segments", result.confidence_level)
+        columns = [subgroups] if isinstance(subgroups, str) else list(subgroups)
         tables = result.subgroup_gaps
-        if subgroups not in tables:
-            known = ", ".join(map(repr, tables)) or "none"
-            raise OptionError(
-                f"subgroups must be a column that was audited, got {subgroups!r}. Known: {known}."
-            )
+        for column in columns:
+            if column not in tables:
+                known = ", ".join(map(repr, tables)) or "none"
+                raise OptionError(
+                    f"subgroups must be a column that was audited, got {column!r}. Known: {known}."
+                )
         rows = [
             {**row, "name": row["subgroup"], "pvalue": row["pvalue_adjusted"]}
-            for row in tables[subgroups].rows()
+            for row in result.subgroup_intersections(*columns).rows(*GAP_COLUMNS)
         ]
-        return cls._of(rows, f"subgroups of {subgroups}", result.confidence_level)
+        return cls._of(rows, f"subgroups of {' and '.join(columns)}", result.confidence_level)
 
     @classmethod
     def _of(cls, rows: list[dict[str, Any]], title: str, level: float) -> GapsDisplay:
@@ -155,16 +161,14 @@ class GapsDisplay:
         self.whiskers_ = ax.hlines(place, self.low, self.high, **merged(lines, whisker_kw))
         ax.axvline(0, color=text_colour(), linewidth=0.8)
         size = text_size(ax, 0.9)
-        ax.set_yticks(
-            place, [_label(*one) for one in zip(self.names, self.n, strict=True)], fontsize=size
-        )
+        width = _WIDEST // 2 if is_narrow(ax) else _WIDEST
+        labels = [_label(*one, width) for one in zip(self.names, self.n, strict=True)]
+        ax.set_yticks(place, labels, fontsize=size)
         ax.set_ylim(len(place) - 0.4, -0.6)
         ax.tick_params(axis="y", length=0)
         ax.tick_params(axis="x", labelsize=size)
-        ax.set_xlabel(
-            f"gap in points, with {percent(self.level)} interval: rate less rate at equal scores",
-            fontsize=size,
-        )
+        label = f"gap in points: rate minus rate at equal scores, {percent(self.level)} interval"
+        ax.set_xlabel(textwrap.fill(label, _NARROW_LABEL) if is_narrow(ax) else label, fontsize=size)
         for edge in ("top", "right", "left"):
             ax.spines[edge].set_visible(False)
         ax.set_title(plain(self.title), fontsize=text_size(ax))
@@ -173,8 +177,8 @@ class GapsDisplay:
         return self
 
 
-def _label(name: str, n: int) -> str:
-    lines = textwrap.wrap(f"{name} ({n:,})", _WIDEST) or [""]
+def _label(name: str, n: int, width: int) -> str:
+    lines = textwrap.wrap(f"{name} ({n:,})", width) or [""]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], f"{lines[_MOST_LINES - 1]} …"]
     return plain("\n".join(lines))

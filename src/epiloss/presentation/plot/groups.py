@@ -32,7 +32,7 @@ from epiloss.presentation.plot.style import (
 from epiloss.table import Table
 
 _JOINED = " + "
-_LABEL = "rate less that of everybody\nwith the same score"
+_LABEL = "rate minus rate\nat equal scores"
 _CELL = 0.62, 0.42  # inches
 _LEGIBLE = 4.5  # points
 
@@ -103,6 +103,30 @@ class HeterogeneityDisplay:
         columns = {name: np.concatenate([part[name] for part in tables]) for name in tables[0]}
         level = next(iter(audits.values())).confidence_level
         return cls(Table({"model": model, **columns}), level)
+
+    @classmethod
+    def from_audit(cls, result: Audit, *, name: str = "model") -> HeterogeneityDisplay:
+        """Show the groups of one audit that was made with ``subgroups=``.
+
+        Parameters
+        ----------
+        result : Audit
+            The result that is shown.
+        name : str
+            What the model is called.
+
+        Returns
+        -------
+        HeterogeneityDisplay
+            Not drawn yet.
+
+        Examples
+        --------
+        With matplotlib::
+
+            HeterogeneityDisplay.from_audit(result, name="logistic").plot()
+        """
+        return cls.from_audits({name: result})
 
     @property
     def models(self) -> list[str]:

@@ -58,7 +58,7 @@ class LedgerDisplay:
     --------
     >>> import epiloss
     >>> sample = epiloss.simulate.Sigmoid().sample(2_000)
-    >>> display = LedgerDisplay(epiloss.audit(sample.y, sample.scores, sample.X))
+    >>> display = LedgerDisplay.from_audit(epiloss.audit(sample.y, sample.scores, sample.X))
     >>> display.table["part"].tolist()
     ['calibration_loss', 'grouping_loss', 'remainder']
     """
@@ -87,6 +87,22 @@ class LedgerDisplay:
         self.table = Table(
             {name: np.array(c, kind) for name, c, kind in zip(names, columns, kinds, strict=True)}
         )
+
+    @classmethod
+    def from_audit(cls, result: Audit) -> LedgerDisplay:
+        """Show the ledger of an audit.
+
+        Parameters
+        ----------
+        result : Audit
+            The result that is shown.
+
+        Returns
+        -------
+        LedgerDisplay
+            Not drawn yet.
+        """
+        return cls(result)
 
     def plot(
         self,

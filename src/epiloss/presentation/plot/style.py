@@ -57,11 +57,26 @@ def matplotlib_modules() -> Any:
 
 
 def axes_for(ax: Any, figsize: tuple[float, float]) -> Any:
-    """Return the given axes, or new ones in a figure of their own."""
+    """Return the given axes, or new ones in a figure of their own.
+
+    A figure as ``plt.subplots(1, 3)`` makes it is laid out so that titles, labels and legends do not
+    overlap. One that has a layout, or margins of its own, is left as it is.
+    """
     pyplot = matplotlib_modules()
     if ax is None:
         _, ax = pyplot.subplots(figsize=figsize, layout="constrained")
+    elif _is_as_made(ax.figure, pyplot.rcParams):
+        ax.figure.set_layout_engine("constrained")
     return ax
+
+
+def _is_as_made(figure: Any, defaults: Mapping[str, Any]) -> bool:
+    """Tell whether nobody has chosen how a figure is laid out."""
+    margins = getattr(figure, "subplotpars", None)
+    if margins is None or getattr(figure, "get_layout_engine", lambda: True)() is not None:
+        return False
+    names = ("left", "right", "bottom", "top", "wspace", "hspace")
+    return all(getattr(margins, name) == defaults[f"figure.subplot.{name}"] for name in names)
 
 
 def refuse_several_classes(result: Audit, picture: str) -> None:

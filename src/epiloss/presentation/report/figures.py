@@ -101,6 +101,12 @@ def loss_bars(
     return rows
 
 
+def difference_bars(differences: Sequence[Estimate], kinds: Sequence[str]) -> list[Bar | None]:
+    """Return a bar for each difference, all on one scale; ``kinds`` say how each is coloured."""
+    scale = _Scale.of(differences)
+    return [scale.bar(one, kind) for one, kind in zip(differences, kinds, strict=True)]
+
+
 def smooth_curve(table: Table) -> Curve:
     """Return the smooth calibration curve as paths."""
     score, rate, low, high = (table[name] for name in ("score", "rate", "low", "high"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from epiloss.auditing.result import Audit
-from epiloss.number_format import rate_spec
+from epiloss.number_format import loss_spec, rate_spec
 from epiloss.presentation.report.figures import Bar
-from epiloss.presentation.report.wording import pvalue
+from epiloss.presentation.report.wording import number, pvalue
+from epiloss.segments.inside import LOSSES
+from epiloss.table import Table
 
 _MIDDLE, _REACH = 500.0, 470.0  # of a bar's view box
 _MOST = 20  # subgroups of a column
@@ -30,48 +35,78 @@ class GapRow:
     pvalue: str
     direction: str
     bar: Bar
+    inside: tuple[tuple[str, str], ...] = ()  # each loss inside the group, and its interval
 
 
 @dataclass(frozen=True)
 class GapTable:
-    """A table of gaps; ``more`` are the lines that were left out."""
+    """A table of gaps; ``more`` are the lines that were left out.
+
+    ``inside`` are the titles of the losses inside groups, where any is known, and ``between`` says what
+    the grouping loss between the groups is.
+    """
 
     title: str
     rows: list[GapRow]
     more: int = 0
+    inside: tuple[str, ...] = ()
+    between: str = ""
 
 
 def segment_table(audit: Audit) -> GapTable:
     """Return the segments, the costliest first."""
     rows = [{**vars(one), "name": one.description} for one in audit.segments]
-    return GapTable("Segments", _gap_rows(rows))
+    return GapTable("Segments", _gap_rows(rows, audit.confidence_level))
 
 
-def subgroup_tables(audit: Audit) -> list[GapTable]:
-    """Return a table for each column of subgroups, the surest gaps first."""
+def subgroup_tables(audit: Audit, intersections: Iterable[Sequence[str]] = ()) -> list[GapTable]:
+    """Return a table for each column of subgroups and each intersection, the surest gaps first."""
     tables = []
     for column, table in audit.subgroup_gaps.items():
-        rows = [
-            {**row, "name": str(row["subgroup"]), "pvalue": row["pvalue_adjusted"]}
-            for row in table.rows()
-        ]
-        rows.sort(key=lambda row: float(row["pvalue"]))
-        tables.append(GapTable(column, _gap_rows(rows[:_MOST]), max(len(rows) - _MOST, 0)))
+        one = audit.subgroups.get(column)
+        loss = None if one is None else one.grouping_loss
+        between = "" if loss is None else f"{loss:{loss_spec(audit.score.value)}}"
+        tables.append(replace(_subgroup_table(column, table, audit), between=between))
+    for columns in intersections:
+        table = audit.subgroup_intersections(*columns)
+        tables.append(_subgroup_table(" and ".join(columns), table, audit))
     return tables
 
 
-def _gap_rows(rows: Iterable[Mapping[str, Any]]) -> list[GapRow]:
+def _subgroup_table(title: str, table: Table, audit: Audit) -> GapTable:
+    surest = np.argsort(table["pvalue_adjusted"], kind="stable")
+    rows = [
+        {**row, "name": str(row["subgroup"]), "pvalue": row["pvalue_adjusted"]}
+        for row in table.take(surest[:_MOST]).rows()
+    ]
+    inside = [loss for loss in LOSSES if any(math.isfinite(row[loss]) for row in rows)]
+    told = [
+        replace(one, inside=tuple(_inside(row, loss, audit) for loss in inside))
+        for one, row in zip(_gap_rows(rows, audit.confidence_level), rows, strict=True)
+    ]
+    titles = tuple(loss.replace("_", " ") for loss in inside)
+    return GapTable(title, told, max(len(table) - _MOST, 0), titles)
+
+
+def _inside(row: Mapping[str, Any], loss: str, audit: Audit) -> tuple[str, str]:
+    """Return a loss inside a group and its interval; nothing where there are too few rows."""
+    spec = loss_spec(audit.score.value)
+    value, low, high = (number(float(row[f"{loss}{end}"]), spec) for end in ("", "_low", "_high"))
+    return value, f"[{low}, {high}]" if low and high else ""
+
+
+def _gap_rows(rows: Iterable[Mapping[str, Any]], level: float) -> list[GapRow]:
     rows = list(rows)
     largest = max((abs(float(row[end])) for row in rows for end in ("low", "high")), default=0.0)
-    return [_gap_row(row, _REACH / largest if largest > 0 else 0.0) for row in rows]
+    return [_gap_row(row, _REACH / largest if largest > 0 else 0.0, level) for row in rows]
 
 
-def _gap_row(row: Mapping[str, Any], scale: float) -> GapRow:
+def _gap_row(row: Mapping[str, Any], scale: float, level: float) -> GapRow:
     gap, low, high = (float(row[name]) for name in ("gap", "low", "high"))
     start, end, least, most = (
         round(_MIDDLE + scale * one, 1) for one in (min(gap, 0), max(gap, 0), low, high)
     )
-    is_sure = float(row["pvalue"]) <= 0.05
+    is_sure = float(row["pvalue"]) <= 1 - level
     direction = "within noise" if not is_sure else "under-predicted" if gap > 0 else "over-predicted"
     kind = {"within noise": "within", "under-predicted": "under", "over-predicted": "over"}[direction]
     spec = rate_spec(*(float(row[name]) for name in ("score_mean", "rate", "expected")))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from markupsafe import Markup
@@ -16,6 +17,8 @@ from epiloss.presentation.report import diagram, wording
 from epiloss.presentation.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.presentation.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
 from epiloss.presentation.report.gaps import segment_table, subgroup_tables
+from epiloss.presentation.report.header import About, Header, header_of
+from epiloss.presentation.report.numbers import metric_table
 from epiloss.presentation.report.payload import payload
 from epiloss.table import Table
 
@@ -27,8 +30,12 @@ _WORST = 10  # regions in a table
 _MOST_CURVES = 10  # classes for which a smooth curve is fitted
 
 
-def audit_page(audit: Audit, *, title: str | None = None) -> str:
-    """Return the audit as one HTML file, the same bytes for the same audit.
+def audit_page(
+    audit: Audit, *, intersections: Iterable[Sequence[str]] = (), **about: Unpack[About]
+) -> str:
+    """Return the audit as one HTML file, the same bytes for the same audit on the same day.
+
+    ``intersections`` are columns of subgroups whose combinations are listed, too.
 
     Examples
     --------
@@ -39,19 +46,21 @@ def audit_page(audit: Audit, *, title: str | None = None) -> str:
     >>> "A &lt;b&gt;bold&lt;/b&gt; model" in page, "https:" in page
     (True, False)
     """
-    audit = _named(audit)
+    audit = named_regions(audit)
     names = diagram.classes(audit)
-    shown = [(view, _named(one)) for view, one in diagram.views(audit)]
+    shown = [(view, named_regions(one)) for view, one in diagram.views(audit)]
     panels = diagram.panels(shown, names)
-    return _page(
+    title = "How far these probabilities are from the truth"
+    return filled_page(
         "audit.html",
-        title or "How far these probabilities are from the truth",
+        header_of(about, title=title, rows=f"{audit.n_samples:,}"),
         audit=audit,
         headline=wording.headline(audit),
         blind=wording.is_blind(audit),
         ledger=ledger_lines(audit),
         segments=segment_table(audit),
-        subgroups=subgroup_tables(audit),
+        metrics=metric_table(audit),
+        subgroups=subgroup_tables(audit, intersections),
         spec=loss_spec(audit.score.value),
         panels=panels,
         class_names=[name for name in names if name is not None],
@@ -63,17 +72,18 @@ def audit_page(audit: Audit, *, title: str | None = None) -> str:
         curves=_curves(audit, names),
         terms=wording.terms(audit),
         data=json_block(payload(panels)),
-        **_method(audit),
+        **method_parts(audit),
     )
 
 
-def comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
-    """Return a comparison of models as one HTML file, the same bytes for the same comparison."""
-    audits = {name: _named(one) for name, one in comparison.audits.items()}
+def comparison_page(comparison: Comparison, **about: Unpack[About]) -> str:
+    """Return a comparison of models as one HTML file."""
+    audits = {name: named_regions(one) for name, one in comparison.audits.items()}
     first = next(iter(audits.values()))
-    return _page(
+    title = "Which model is nearer to the truth, and why"
+    return filled_page(
         "comparison.html",
-        title or "Which model is nearer to the truth, and why",
+        header_of(about, title=title, rows=f"{first.n_samples:,}"),
         comparison=comparison,
         audits=audits,
         first=first,
@@ -83,16 +93,16 @@ def comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
         worst={name: _rows(one, one.worst_regions(3)) for name, one in audits.items()},
         headline=f"{len(audits)} models, {wording.headline(first, regions=False)}",
         data=json_block({"panels": []}),
-        **_method(first, comparison.baseline),
+        **method_parts(first, comparison.baseline),
     )
 
 
 def audit_card(audit: Audit) -> str:
     """Return the audit as a small piece of HTML for notebooks, with no script."""
-    audit = _named(audit)
+    audit = named_regions(audit)
     names = diagram.classes(audit)
     view, shown = diagram.views(audit)[0]
-    (panel,) = diagram.panels([(view, _named(shown))], names[:1])
+    (panel,) = diagram.panels([(view, named_regions(shown))], names[:1])
     template = environment().get_template("card.html")
     return template.render(
         audit=audit,
@@ -105,34 +115,36 @@ def audit_card(audit: Audit) -> str:
     )
 
 
-def _page(template: str, title: str, **parts: Any) -> str:
+def filled_page(template: str, header: Header, **parts: Any) -> str:
+    """Fill a template; everything in ``parts`` is cleaned and escaped."""
     script, style = asset("diagram.js") + asset("page.js"), asset("style.css")
     return (
         environment()
         .get_template(template)
         .render(
-            title=title,
+            header=header,
             policy=security_policy(script=script, style=style),
             script=Markup(script),
             style=Markup(style),
             badges=wording.BADGES,
             wording=wording,
+            versions=wording.versions(),
             **parts,
         )
     )
 
 
-def _method(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
+def method_parts(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
+    """Return how an audit was done, for the end of a page."""
     return {
         "options": wording.options_shown(audit.options),
-        "versions": wording.versions(),
         "notes": wording.notes(audit),
         "call": Markup("\n").join(map(clean, wording.call(audit, baseline))),
         "level": percent(audit.confidence_level),
     }
 
 
-def _named(audit: Audit) -> Audit:
+def named_regions(audit: Audit) -> Audit:
     """Return the audit with a name for every region, also where it was rebuilt without its rows."""
     columns = audit.regions.columns
     if wording.is_blind(audit):

@@ -13,6 +13,7 @@ from epiloss.auditing.judgement import (
     BORDERLINE,
     BOTH,
     FINE,
+    LEAK,
     RECALIBRATE,
     REPAIR,
     SMALL,
@@ -35,6 +36,7 @@ BADGES = {
     REPAIR: ("!", "Repair or retrain"),
     BOTH: ("!", "Recalibrate and repair"),
     UNCLEAR: ("?", "Not clear"),
+    LEAK: ("!", "Check for a leak"),
 }
 RULES = {"brier": "Brier score", "log": "log-loss"}
 LEDGER = (
@@ -50,6 +52,7 @@ _CURVES = {
     "Nearest": "nearest",
 }
 _LEARNED = RegionSource.LEARNED
+_NAMELESS = "__index_level_"  # how the names of such columns begin
 _RATES = ("score_mean", "label_mean", "expected")  # of a region
 _SAME_AS_GIVEN = ("strategy", "split", "repeats", "method", "adjust", "confidence_level", "tolerance")
 _SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": tuple(RECALIBRATORS)}
@@ -139,8 +142,8 @@ def grouping_title(audit: Audit) -> str:
 
 
 def notes(audit: Audit) -> list[str]:
-    """Return what to be aware of."""
-    found: list[str] = list(audit.remarks)
+    """Return what to be aware of; that an index without a name is no feature goes without saying."""
+    found: list[str] = [text for text in audit.remarks if _NAMELESS not in text]
     if audit.recalibrated is not None:
         new = [text for text in audit.recalibrated.remarks if text not in audit.remarks]
         found += [f"recalibrated: {text}" for text in new]

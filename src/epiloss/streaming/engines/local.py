@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from epiloss.sources.tables import ObjectPart
 from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
 from epiloss.streaming.passes import Pass
 
-LEAST_BYTES = 2**24  # of files; fewer are read by the time that processes have started
+LEAST_BYTES = 2**26  # that a pass reads of files; fewer take no longer than processes take to start
 
 
 class LocalEngine(Engine):
@@ -26,7 +25,7 @@ class LocalEngine(Engine):
 
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
         """Run in this process where others have nothing to share, or would start for too little."""
-        if self.n_jobs == 1 or _belongs_here([part for part, _ in tasks]):
+        if self.n_jobs == 1 or _belongs_here([part for part, _ in tasks], work.columns):
             yield from (finished(work, part, offset) for part, offset in tasks)
         else:
             yield from self._in_processes(work, tasks)
@@ -55,11 +54,11 @@ class LocalEngine(Engine):
                     ) from error
 
 
-def _belongs_here(parts: Sequence[Part]) -> bool:
-    """Tell whether parts are one, are little, or are objects that only this process has."""
+def _belongs_here(parts: Sequence[Part], columns: Sequence[str]) -> bool:
+    """Tell whether parts are one, have little to read, or are objects that only this process has."""
     if len(parts) == 1 or any(isinstance(part, ObjectPart) for part in parts):
         return True
-    sizes = [part.n_bytes for part in parts]
+    sizes = [part.bytes_of(columns) for part in parts]
     return None not in sizes and sum(n for n in sizes if n is not None) < LEAST_BYTES
 
 
@@ -67,8 +66,14 @@ def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[D
     from joblib import Parallel, delayed
 
     run = Parallel(n_jobs, return_as="generator_unordered", max_nbytes=None, batch_size=1)
-    with _deaf_to_interrupts():
-        results = run(delayed(finished)(work, part, offset) for part, offset in tasks)
+    results: Any = None
+    try:
+        with _deaf_to_interrupts():
+            results = run(delayed(finished)(work, part, offset) for part, offset in tasks)
+    except KeyboardInterrupt as stopped:
+        if results is not None:
+            results.throw(stopped)  # so that it ends the processes
+        raise
     yield from results
 
 
@@ -76,16 +81,22 @@ def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[D
 def _deaf_to_interrupts() -> Iterator[None]:
     """Let processes be started that do not hear Ctrl-C: this one does, and it ends them.
 
-    They take over that it is ignored; a handler, or a mask, they would not.
+    They take over that it is blocked. If it is pressed meanwhile, it comes once they are started.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # where no thread but the main one may say so
+    if not hasattr(signal, "pthread_sigmask"):
+        yield  # on Windows
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as tracker_of_loky
+
+    for tracker in (resource_tracker, tracker_of_loky):
+        tracker.ensure_running()  # it would unblock Ctrl-C as it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _dead() -> tuple[type[Exception], ...]:

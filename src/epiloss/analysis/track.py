@@ -1,0 +1,374 @@
+"""One model over time: whether outcomes, or the population, changed since a reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from epiloss._progress import stage, working
+from epiloss._threads import limited_threads
+from epiloss._typing import Codes, Floats
+from epiloss.analysis.cells import MOST_COLUMNS, Ways
+from epiloss.analysis.drift import Sample
+from epiloss.analysis.evidence import (
+    Change,
+    Evidence,
+    evidence_of,
+    half_width,
+    start_weight,
+    starts_of,
+)
+from epiloss.analysis.periods import read_periods
+from epiloss.analysis.tracking_result import LOSSES, NUMBERS, POPULATION, Alarm, Tracking
+from epiloss.analysis.two_samples import by_name
+from epiloss.analysis.watch import LEDGER, Predicted, Watch
+from epiloss.errors import DataError, OptionError, Remark
+from epiloss.estimate import Estimate
+from epiloss.estimation.options import DEFAULTS, Options, read_options
+from epiloss.input.checks import read_problem
+from epiloss.input.problem import Problem
+from epiloss.table import Table
+
+# which part of the false alarms each way to look at the rows may use up
+_WEIGHTS = {
+    LOSSES: {"all": 0.25, "score": 0.25, "column": 0.5},
+    POPULATION: {"all": 0.0, "score": 0.35, "column": 0.65},
+}
+_OPTIONS = (
+    "task", "rule", "confidence_level", "pos_label", "classes", "drop_missing", "logits", "random_state",
+    "n_jobs", "verbose",
+)  # fmt: skip
+_FURTHER = ("sample_weight", "clusters", "subgroups")
+
+
+@limited_threads()
+def track(
+    reference: Sample,
+    current: Sample,
+    when: Any,
+    *,
+    reference_when: Any = None,
+    by: str | None = None,
+    **options: Any,
+) -> Tracking:
+    """Follow a model over time, and raise an alarm when outcomes or the population have changed.
+
+    On the reference, predictions of the outcome by score and features are learned, and groups of rows
+    are fixed: by score, by prediction, and by each column. In each group the rate is then held against
+    what was predicted (a change of the losses), and its share against that in the reference (a change
+    of the population). You may look after every batch: without a change there is no alarm at any time,
+    with a probability of at least ``confidence_level``.
+
+    Parameters
+    ----------
+    reference, current : tuples (y_true, y_prob, X), or mappings with these names
+        Labels, probabilities and features. A mapping may also have ``sample_weight``, ``clusters`` and
+        ``subgroups``.
+    when : array-like of shape (n,)
+        The moment, or the batch, of each current row. Batches come in order.
+    reference_when : array-like, optional
+        The same for the reference. It tells how much days differ by chance; without it rows count as
+        independent of each other, and a single bad day may raise an alarm.
+    by : {"day", "week", "month", "value"}, optional
+        What is one batch; by default a day of moments, and each value of anything else.
+    **options
+        Options of :func:`epiloss.audit`: ``task`` ("binary" or "top-label"), ``rule``,
+        ``confidence_level``, ``pos_label``, ``classes``, ``drop_missing``, ``logits``, ``random_state``,
+        ``n_jobs`` and ``verbose``.
+
+    Returns
+    -------
+    Tracking
+        The losses of each batch, the alarms, and where something changed.
+
+    See Also
+    --------
+    drift : two data sets, looked at once.
+    RegionPlan : losses of batch after batch, in regions learned once.
+
+    References
+    ----------
+    Robbins, "Statistical methods related to the law of the iterated logarithm", Annals of Mathematical
+    Statistics 41, 1970: the normal mixture.
+
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic
+    confidence sequences", Annals of Statistics 52, 2024.
+
+    Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection",
+    New England Journal of Statistics in Data Science 2, 2024.
+
+    Examples
+    --------
+    >>> import epiloss, numpy as np
+    >>> from epiloss.simulate import Sigmoid
+    >>> before, after = (Sigmoid().sample(8_000, random_state=i) for i in range(2))
+    >>> day = np.arange(8_000) // 200
+    >>> y = np.where((day >= 20) & (after.X[:, 0] > 0), 1, after.y)  # from the 20th day on
+    >>> result = epiloss.track((before.y, before.scores, before.X), (y, after.scores, after.X), day)
+    >>> result.losses_changed, result.population_changed, int(result.alarms[0].period) < 25
+    (True, False, True)
+    """
+    _check_options(options)
+    chosen = read_options(options, "track", ("reference_when", "by"))
+    with working("tracking", chosen.verbose):
+        first = _read("reference", reference, chosen, None)
+        days = None
+        if reference_when is not None:
+            rows = _rows_of(reference_when, first)
+            days, _ = read_periods(rows, by, len(first.labels), "reference_when")
+        stage("learning on the reference")
+        watch = Watch.learn(first, chosen, days)
+        stage("predicting the current rows")
+        second = _read("current", current, chosen, first)
+        batch, names = read_periods(_rows_of(when, second), by, len(second.labels), "when")
+        rows, _ = watch.predict(second)
+        stage("adding up the evidence")
+        return _tracked(watch, rows, batch, names, (first, second))
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options of an audit that would do nothing here."""
+    for name in options:
+        if name in DEFAULTS and name not in _OPTIONS:
+            raise OptionError(f"track has no use for {name!r}. Its options are {', '.join(_OPTIONS)}.")
+
+
+def _read(name: str, data: Any, options: Options, like: Problem | None) -> Problem:
+    given = by_name(name, data, _FURTHER)
+    try:
+        found = read_problem(**given, reading=options.reading, like=like)
+    except DataError as error:
+        raise DataError(f"{name} data: {error}") from None
+    if like is not None and set(found.subgroups) != set(like.subgroups):
+        raise DataError(
+            "the current data must have the subgroups of the reference, "
+            f"{', '.join(like.subgroups) or 'none'}, got {', '.join(found.subgroups) or 'none'}."
+        )
+    return found
+
+
+def _rows_of(when: Any, problem: Problem) -> Any:
+    """Return the moments of the rows that count."""
+    from epiloss.input.arrays import as_array
+
+    values = as_array(when, "when")
+    if problem.rows is None:
+        return values
+    return values[problem.rows] if values.ndim == 1 and len(values) > problem.rows.max() else values
+
+
+def _tracked(
+    watch: Watch,
+    rows: Predicted,
+    batch: Codes,
+    names: list[str],
+    problems: tuple[Problem, Problem],
+) -> Tracking:
+    options, n_batches = watch.options, len(names)
+    alpha = 1 - options.confidence_level
+    sums = {
+        LOSSES: watch.outcome_sums(rows, batch, n_batches),
+        POPULATION: watch.share_sums(rows, batch, n_batches),
+    }
+    looks = {kind: _look(kind, one, watch.ways, alpha) for kind, one in sums.items()}
+    seen = _Seen(watch, rows, batch, names)
+    changes = [row for kind, look in looks.items() for row in seen.changes(kind, look)]
+    ledger = _ledger(watch, rows, batch, n_batches)
+    periods = Table(
+        {
+            "period": np.array(names, object),
+            "n": np.bincount(batch, minlength=n_batches),
+            **ledger,
+            **{f"evidence_{kind}": look.total / math.log(10) for kind, look in looks.items()},
+        }
+    )
+    alarms = [
+        seen.alarm(kind, _look(kind, sums[kind].until(look.first), watch.ways, alpha))
+        for kind, look in looks.items()
+        if look.first is not None
+    ]
+    before, after = problems
+    return Tracking(
+        task=before.task,
+        rule=options.rule.name,
+        confidence_level=options.confidence_level,
+        n_reference=len(before.labels),
+        n_current=len(after.labels),
+        limit=math.log10(2 / alpha),
+        reference=_reference_losses(watch),
+        score_change=_score_change(watch, rows),
+        periods=periods,
+        changes=Table({name: _column([row[name] for row in changes]) for name in changes[0]}),
+        alarms=tuple(sorted(alarms, key=lambda one: names.index(one.period))),
+        remarks=tuple(dict.fromkeys([*before.remarks, *after.remarks, *_remarks(watch)])),
+    )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The evidence on one kind of change: of each cell, and in total."""
+
+    evidence: Evidence
+    weights: Floats
+    total: Floats  # (T,) logarithms
+    limit: float
+    first: int | None  # the batch of the first alarm
+
+
+def _look(kind: str, sums: Any, ways: Ways, alpha: float) -> _Look:
+    weights = _cell_weights(kind, ways)
+    evidence = evidence_of(sums)
+    used = np.flatnonzero(weights > 0)
+    with np.errstate(divide="ignore"):
+        parts = evidence.log_values[:, used] + np.log(weights[used])
+    total = np.logaddexp.reduce(parts, axis=1)
+    limit = math.log(2 / alpha)  # one half for each kind
+    over = np.flatnonzero(total >= limit)
+    return _Look(evidence, weights, total, limit, int(over[0]) if len(over) else None)
+
+
+def _cell_weights(kind: str, ways: Ways) -> Floats:
+    """Return the weight of each cell; those of one way, and the ways of one kind, share alike."""
+    kinds = [way.kind for way in ways.ways]
+    each = [
+        _WEIGHTS[kind][way.kind] / kinds.count(way.kind) / way.n_cells
+        for way in ways.ways
+        for _ in range(way.n_cells)
+    ]
+    weights = np.array(each)
+    return weights / weights.sum() if weights.sum() > 0 else weights
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The current rows, for what is told of them in words."""
+
+    watch: Watch
+    rows: Predicted
+    batch: Codes
+    names: list[str]
+
+    def alarm(self, kind: str, look: _Look) -> Alarm:
+        """Return the alarm at the last batch of a look, told by the group with the most evidence."""
+        last = len(look.total) - 1
+        most = self.changes(kind, look)[0]
+        told = {name: most[name] for name in ("name", "since", *NUMBERS)}
+        return Alarm(kind=kind, period=self.names[last], **told)
+
+    def changes(self, kind: str, look: _Look) -> list[dict[str, Any]]:
+        """Return a line for each cell, that with the most evidence first."""
+        since, start = look.evidence.since, look.evidence.start
+        number = {first: k for k, first in enumerate(starts_of(len(look.total)))}
+        log_start = np.log([start_weight(number[int(first)]) for first in start])
+        with np.errstate(divide="ignore"):
+            log_cell = np.log(look.weights)
+            width = half_width(since, look.limit - log_cell - log_start)
+        evidence = look.evidence.log_values + log_cell
+        n, current = self._since_start(kind, look)
+        found = []
+        for k in np.flatnonzero(look.weights > 0):
+            over = np.flatnonzero(evidence[:, k] >= look.limit)
+            change = since.value[k]
+            numbers = (current[k] - change, current[k], change, change - width[k], change + width[k])
+            known = [float(one) if n[k] else math.nan for one in numbers]
+            found.append(
+                {
+                    "kind": kind,
+                    "name": self.watch.ways.names[k],
+                    "since": self.names[int(start[k])],
+                    "n": float(n[k]),
+                    **dict(zip(NUMBERS, known, strict=True)),
+                    "evidence": float(evidence[-1, k]) / math.log(10),
+                    "alarm": self.names[int(over[0])] if len(over) else "",
+                }
+            )
+        return sorted(found, key=lambda row: -float(row["evidence"]))
+
+    def _since_start(self, kind: str, look: _Look) -> tuple[Floats, Floats]:
+        """Return of each cell the weight of its rows since its start, and their rate or share."""
+        rows, last = self.rows, len(look.total) - 1
+        weights, found, place = [], [], 0
+        known = rows.weights * (self.batch <= last)
+        for way, cells in zip(self.watch.ways.ways, rows.cells, strict=True):
+            start = look.evidence.start[place : place + way.n_cells]
+            place += way.n_cells
+            counts = known * (self.batch >= start[cells])
+            weights.append(np.bincount(cells, counts, way.n_cells))
+            if kind == LOSSES:
+                hits, of = np.bincount(cells, counts * rows.labels, way.n_cells), weights[-1]
+            else:
+                hits, of = weights[-1], np.array([known @ (self.batch >= one) for one in start])
+            found.append(hits / np.maximum(of, 1e-300))
+        return np.concatenate(weights), np.concatenate(found)
+
+
+def _ledger(watch: Watch, rows: Predicted, batch: Codes, n_batches: int) -> dict[str, Floats]:
+    losses, weight = rows.losses(watch.options.rule), np.bincount(batch, rows.weights, n_batches)
+    return {
+        name: np.bincount(batch, rows.weights * one, n_batches) / weight
+        for name, one in zip(LEDGER, losses, strict=True)
+    }
+
+
+def _reference_losses(watch: Watch) -> dict[str, float]:
+    rows = watch.reference
+    losses = rows.losses(watch.options.rule)
+    return {
+        name: float(np.average(one, weights=rows.weights))
+        for name, one in zip(LEDGER, losses, strict=True)
+    }
+
+
+def _score_change(watch: Watch, rows: Predicted) -> Mapping[str, Estimate]:
+    """Return the change of the score since the reference, and what of it each kind of change makes."""
+    level = watch.options.confidence_level
+    values = [_score_parts(one, watch) for one in (watch.reference, rows)]
+    found = {}
+    for name in ("score", POPULATION, LOSSES):
+        (old, w), (new, v) = ((part[name], part["weights"]) for part in values)
+        mean, now = np.average(old, weights=w), np.average(new, weights=v)
+        noise = 1.0 if not watch.dispersion else float(watch.dispersion["outcomes"][0])
+        spread = float((w**2) @ (old - mean) ** 2), float((v**2) @ (new - now) ** 2)
+        if not all(map(math.isfinite, (mean, now, *spread))):
+            found[name] = Estimate(float(now - mean))
+            continue
+        variance = noise * (spread[0] / w.sum() ** 2 + spread[1] / v.sum() ** 2)
+        seen = (float(now - mean), variance, float(v.sum()), spread[0] / float(w @ w))
+        parts = Change(*(np.array([one]) for one in seen))
+        width = float(half_width(parts, np.array([math.log(1 / (1 - level))]))[0])
+        change = float(now - mean)
+        found[name] = Estimate(change, low=change - width, high=change + width)
+    return found
+
+
+def _score_parts(rows: Predicted, watch: Watch) -> dict[str, Floats]:
+    losses = dict(zip(LEDGER, rows.losses(watch.options.rule), strict=True))
+    expected = losses["expected_score"]
+    parts = {"score": losses["score"], POPULATION: expected, LOSSES: losses["score"] - expected}
+    return {**parts, "weights": rows.weights}
+
+
+def _remarks(watch: Watch) -> list[Remark]:
+    found = []
+    features = watch.known.features
+    if features is not None and features.n_columns > MOST_COLUMNS:
+        text = (
+            f"{features.n_columns:,} columns are too many to watch one by one (at most {MOST_COLUMNS}): "
+            "groups are by score and prediction. Pass subgroups to watch others."
+        )
+        found.append(Remark("columns-not-watched", text))
+    if not watch.n_units:
+        text = (
+            "without ten days or more in the reference, rows count as independent of each other. Pass "
+            "reference_when= to learn how much days differ by chance."
+        )
+        found.append(Remark("days-independent", text))
+    return found
+
+
+def _column(values: list[Any]) -> Any:
+    return np.array(values, object if isinstance(values[0], str) else float)

@@ -1,0 +1,110 @@
+"""What every command does with its result: print it, write it, and set the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import click
+
+from epiloss._progress import paused, stage
+from epiloss.cli.output import show, write
+from epiloss.cli.wording import spoken
+
+EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
+_ASIDES = ("note: ", "Left out: ")  # lines that speak of options
+
+
+class Result(Protocol):
+    """What all results can do."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+
+    def to_json(self, path: Any = None) -> str:
+        """Return JSON, and write it."""
+
+    def to_html(self, path: Any = None, **header: Any) -> str:
+        """Return a page, and write it."""
+
+
+class Check(Protocol):
+    """What a gate looked at."""
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it fails the gate."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a result goes, as the shared options say."""
+
+    as_json: bool
+    output: str | None
+    report: str | None
+    header: dict[str, str]
+
+    @classmethod
+    def take(cls, options: dict[str, Any], files: Sequence[str] = ()) -> Written:
+        """Take these options out of all that were given; ``files`` are what is read."""
+        options.pop("force", None)
+        header = {name: options.pop(name, None) for name in ("title", "model")}
+        header["data"] = ", ".join(map(os.path.basename, files)) or None
+        header["command"] = (click.get_current_context().obj or {}).get("command")
+        given = {name: text for name, text in header.items() if text is not None}
+        return cls(options.pop("as_json"), options.pop("output"), options.pop("report"), given)
+
+    def save(self, result: Result) -> None:
+        """Write the files that were asked for."""
+        if self.output:
+            stage(f"writing {self.output}")
+            write(self.output, result.to_json)
+        if self.report:
+            stage(f"writing {self.report}")
+            write(self.report, lambda path: result.to_html(path, **self.header))
+
+    def show(self, result: Result, *others: Any, **further: Any) -> None:
+        """Print the result and ``others`` as text, or the result and ``further`` parts as JSON."""
+        if self.as_json:
+            plain = result.to_dict() | {name: part for name, part in further.items() if part}
+            text = json.dumps(plain, indent=1, allow_nan=False)
+        else:
+            lines = "\n\n".join(str(one) for one in (result, *others) if one is not None).splitlines()
+            text = "\n".join(spoken(one) if one.startswith(_ASIDES) else one for one in lines)
+        with paused():
+            show(text)
+
+
+def close_gate(checks: Sequence[Check]) -> None:
+    """Say what the gate found, and exit with its code where a check fails."""
+    with paused():
+        for one in checks:
+            click.echo(f"Gate {'failed' if one.failed else 'passed'}: {one}", err=True)
+    if any(one.failed for one in checks):
+        sys.exit(EXIT_GATE)
+
+
+def chosen(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given; all others have the defaults of the Python call."""
+    from epiloss.partition import Tree
+
+    several = ("features", "classes")
+    options = {name: (list(one) or None) if name in several else one for name, one in options.items()}
+    given = {name: value for name, value in options.items() if value is not None}
+    ratio = given.pop("region_ratio", None)
+    if ratio is not None and given.get("partition", "tree") == "tree":
+        given["partition"] = Tree(ratio)
+    return given
+
+
+def plain_checks(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    """Return the checks of a gate for JSON."""
+    return [one.to_dict() for one in checks]

@@ -1,0 +1,118 @@
+"""Files read into memory, for the commands that need all rows at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from epiloss.errors import DataError, printable
+
+# what options that name columns are called where they are read
+_NAMED = ("label", "features", "exclude", "subgroups", "sample_weight", "clusters", "display", "row_id")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table in memory, and which column plays which part."""
+
+    name: str
+    table: Any
+    roles: Any
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return int(self.table.num_rows)
+
+    @property
+    def labels(self) -> Any:
+        """The labels."""
+        return self.table.column(self.roles.label)
+
+    def scores(self, names: Sequence[str]) -> Any:
+        """Return one column of scores, or several as a table."""
+        return self.table.column(names[0]) if len(names) == 1 else self.table.select(list(names))
+
+    def column(self, name: str) -> Any:
+        """Return another column as NumPy has it."""
+        return self.table.column(name).to_numpy()
+
+    def data(self, *names: str) -> dict[str, Any]:
+        """Return what the calls in Python take beside labels and scores, those of ``names``."""
+        roles = self.roles
+        features = self.table.select(list(roles.features)) if roles.features else None
+        known = {
+            "X": features,
+            "subgroups": self.table.select(list(roles.subgroups)) if roles.subgroups else None,
+            "sample_weight": None if roles.weight is None else self.table.column(roles.weight),
+            "clusters": None if roles.clusters is None else self.table.column(roles.clusters),
+            "display": self.table.select(list(roles.display)) if roles.display else None,
+        }
+        return {name: known[name] for name in names}
+
+
+def take_columns(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options that name columns out of all options."""
+    named = {name: options.pop(name) for name in _NAMED if name in options}
+    several = ("exclude", "subgroups", "display")
+    return {
+        **dict.fromkeys(("sample_weight", "clusters", "row_id")),
+        **dict.fromkeys(several, ()),
+        **named,
+        "features": tuple(named.get("features") or ()) or None,
+    }
+
+
+def read_rows(
+    files: Sequence[str],
+    scores: Sequence[str],
+    columns: dict[str, Any],
+    memory: str,
+    others: Sequence[str] = (),
+) -> Rows:
+    """Read files; ``others`` are columns with a use of their own, which are no features."""
+    from epiloss._progress import stage
+    from epiloss.cli.output import opened
+    from epiloss.sources.tables import open_source
+    from epiloss.sources.whole_files import column
+    from epiloss.streaming.reader import Layout
+    from epiloss.streaming.roles import choose_roles
+    from epiloss.streaming.sampling import read_memory
+
+    limit, name = read_memory(memory), ", ".join(map(os.path.basename, files))
+    stage(f"reading {name}")
+    source = open_source(opened(files, ())[0])
+    for one in others:
+        column(dict.fromkeys(source.schema.names), one, "date")
+    exclude = (*columns["exclude"], *others)
+    roles = choose_roles(source.schema, scores=scores, **{**columns, "exclude": exclude})
+    Layout.of(source, roles)  # which says what type a column cannot have
+    used = list(dict.fromkeys([*roles.survey, *others]))
+    return Rows(name, _read(source, used, limit, name), roles)
+
+
+def _read(source: Any, columns: list[str], limit: int, name: str) -> Any:
+    from epiloss.sources.arrow import arrow
+
+    batches, size = [], 0
+    for part in source.parts:
+        for batch in part.batches(columns):
+            size += batch.nbytes
+            if size > limit:
+                raise DataError(
+                    printable(f"{name} must fit into memory, and takes more than {limit:,} bytes. ")
+                    + "Raise --memory, or leave out columns with --exclude."
+                )
+            batches.append(batch)
+    if not sum(one.num_rows for one in batches):
+        raise DataError(f"{printable(name)} must have at least one row, got none.")
+    return arrow().Table.from_batches(batches)
+
+
+def score_columns(files: Sequence[str], scores: Sequence[str]) -> list[str]:
+    """Return the columns of scores that are named one by one or by a pattern."""
+    from epiloss.cli.output import opened
+
+    return opened(files, scores)[1]

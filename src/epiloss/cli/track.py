@@ -1,0 +1,190 @@
+"""``epiloss track``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from epiloss._progress import stage, working
+from epiloss.cli.command import Command, option
+from epiloss.cli.finish import Written, chosen, close_gate, plain_checks
+from epiloss.cli.options import (
+    OUTPUT,
+    column_options,
+    estimated_by,
+    memory_option,
+    output_options,
+    worse_option,
+)
+from epiloss.cli.output import check_output, named_files, write
+from epiloss.cli.rows import Rows, read_rows, score_columns, take_columns
+from epiloss.errors import DataError, printable
+
+if TYPE_CHECKING:
+    from epiloss.analysis.tracking_result import Alarm, Tracking
+
+_TIME = "Time"
+EXAMPLES = (
+    "epiloss track last_year.parquet this_year.parquet --label y --score p --date day",
+    "epiloss track log.parquet --label y --score p --date time --until 2024-06-30 --by week",
+    "epiloss track log.csv --label y --score p --date day --until 2024-06-30 --chart year.png",
+)
+
+
+@click.command(cls=Command, examples=EXAMPLES)
+@click.argument("files", nargs=-1, required=True)
+@option(_TIME, "--date", required=True, help="Column of dates or of batches, which come in order.")
+@option(
+    _TIME,
+    "--until",
+    help="Rows up to this date are the reference; without it, the first file is.",
+)
+@option(
+    _TIME,
+    "--by",
+    type=click.Choice(["day", "week", "month", "value"]),
+    help="What is one batch.  [default: a day of dates, each value of anything else]",
+)
+@column_options("display", "row-id")
+@estimated_by("task", "rule", "confidence-level", "seed")
+@memory_option()
+@output_options
+@option(
+    OUTPUT,
+    "--chart",
+    type=click.Path(dir_okay=False),
+    help="Also draw score and evidence over time here (PNG, SVG or PDF).",
+)
+@worse_option("outcomes changed (a change of the population alone passes)")
+def track(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
+    """Follow a model over time, and raise an alarm when outcomes or the population have changed.
+
+    The first of FILES is the reference, on which predictions, groups of rows and their noise are
+    learned; the others are tracked. Run it every day, with all rows so far: without a change, 95% of
+    such series never raise an alarm.
+    """
+    from epiloss.analysis.track import track as run_track
+
+    check_output(options, named_files(files))
+    written, worse, chart = Written.take(options, files), options.pop("fail_worse"), options.pop("chart")
+    memory, date, until = (options.pop(name) for name in ("memory", "date", "until"))
+    columns, by = take_columns(options), options.pop("by")
+    with working("epiloss track"):
+        stage(f"reading {files[0]}")
+        names = score_columns(files[:1], scores)
+        before, after = _divided(files, names, columns, memory, date, until)
+        first, second = (
+            {
+                "y_true": rows.labels,
+                "y_prob": rows.scores(names),
+                **rows.data("X", "sample_weight", "clusters", "subgroups"),
+            }
+            for rows in (before, after)
+        )
+        has_date = date in before.table.column_names
+        result = run_track(
+            first,
+            second,
+            after.column(date),
+            reference_when=before.column(date) if has_date else None,
+            by=by,
+            **chosen(options),
+        )
+        written.save(result)
+        if chart:
+            stage(f"drawing {chart}")
+            write(chart, lambda path: _draw(result, path))
+        checks = [AlarmCheck(one) for one in result.alarms if one.kind == "losses"] if worse else []
+        written.show(result, gate=plain_checks(checks))
+    close_gate(checks)
+
+
+def _divided(
+    files: tuple[str, ...],
+    names: list[str],
+    columns: dict[str, Any],
+    memory: str,
+    date: str,
+    until: str | None,
+) -> tuple[Rows, Rows]:
+    """Return the reference, and the rows that are tracked."""
+    if until is None:
+        if len(files) < 2:
+            raise click.UsageError(
+                "Name the reference before the file to track, or say with --until where it ends."
+            )
+        first = _reference(files[0], names, columns, memory, date)
+        return first, read_rows(files[1:], names, columns, memory, [date])
+    rows = read_rows(files, names, columns, memory, [date])
+    is_before = _up_to(rows, date, until)
+    both = rows.table.filter(is_before), rows.table.filter(~is_before)
+    for part, what in zip(both, ("up to", "after"), strict=True):
+        if not part.num_rows:
+            raise DataError(f"there must be rows {what} --until {printable(until)}, got none.")
+    first, second = (replace(rows, table=part) for part in both)
+    return first, second
+
+
+def _reference(file: str, names: list[str], columns: dict[str, Any], memory: str, date: str) -> Rows:
+    """Return the reference, which may lack the dates."""
+    from epiloss.errors import NoColumnError
+
+    try:
+        return read_rows([file], names, columns, memory, [date])
+    except NoColumnError as error:
+        if error.option != "date":
+            raise
+    return read_rows([file], names, columns, memory)
+
+
+def _up_to(rows: Rows, date: str, until: str) -> Any:
+    """Tell which rows are not later than a date."""
+    import numpy as np
+
+    values = rows.column(date)
+    try:
+        if values.dtype.kind == "M" or (values.dtype.kind == "O" and hasattr(values[0], "isoformat")):
+            return values.astype("datetime64[D]") <= np.datetime64(until, "D")
+        if values.dtype.kind in "iuf":
+            return values <= float(until)
+    except (ValueError, TypeError):
+        raise click.UsageError(
+            f"--until must be a date such as 2024-06-30, or a value of column {date!r}, got {until!r}."
+        ) from None
+    return values.astype(str) <= until
+
+
+def _draw(result: Tracking, path: str) -> None:
+    """Write the chart, wholly or not at all."""
+    from pathlib import Path
+
+    from epiloss._saving import writing
+    from epiloss.errors import OptionError
+
+    kind = Path(path).suffix.lower().lstrip(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise OptionError(f"a chart is written as .png, .svg or .pdf, got {path!r}.")
+    with writing(path) as temporary:
+        result.plot().figure_.savefig(temporary, format=kind, dpi=150)
+
+
+@dataclass(frozen=True)
+class AlarmCheck:
+    """An alarm that fails the gate."""
+
+    alarm: Alarm
+
+    @property
+    def failed(self) -> bool:
+        """Tell that it fails."""
+        return True
+
+    def __str__(self) -> str:
+        said = str(self.alarm)
+        return f"{said[0].lower()}{said[1:]}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the alarm as plain values."""
+        return {**self.alarm.to_dict(), "failed": True}

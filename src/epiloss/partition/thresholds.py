@@ -1,0 +1,213 @@
+"""Thresholds in words: in few digits that part the rows just as they do, and whole numbers as such."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epiloss._typing import Floats
+from epiloss.input.datetimes import DATE, MOMENT, TIME
+
+_DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
+_FEW = 8  # thresholds, for which it does not pay to sort
+_NEAR = 2e-3  # of a threshold: twice as far as its first digits are from it
+_UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
+_DAY = 86_400e6  # microseconds
+_LARGEST_WHOLE = 2.0**53
+_PLAIN = 10_000  # below which numbers have no comma, as years have none
+
+Gap = tuple[float, float]  # rows' values next to a threshold, at most it and above; infinite if far
+ANYWHERE: Gap = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Values that are all whole numbers, or all days: the least and the most of them.
+
+    Examples
+    --------
+    >>> party = Whole(1, 7)
+    >>> party.said("party", 2.0, 3.0), party.said("party", 2.5, 5.5), party.said("party", -np.inf, 1.5)
+    ('party is 3', 'party is 3 to 5', 'party is 1')
+    >>> age = Whole(17, 90)
+    >>> [age.said("age", low, np.inf) for low in (64.5, 20.0, 89.0)]
+    ['age >= 65', 'age > 20', 'age is 90']
+    >>> age.said("age", -np.inf, 29.0), age.said("age", -np.inf, 31.0)
+    ('age < 30', 'age <= 31')
+    """
+
+    least: int
+    most: int
+    is_days: bool = False
+
+    @classmethod
+    def of(cls, values: NDArray[Any], dtype: str) -> Whole | None:
+        """Return what whole numbers, or days, have in common; None where some value is neither."""
+        if dtype not in ("", DATE, MOMENT):
+            return None
+        unit = _DAY if dtype else 1.0
+        known = np.asarray(values, float)
+        known = known[~np.isnan(known)] / unit
+        if not len(known) or not (np.abs(known) < _LARGEST_WHOLE).all():
+            return None
+        if not (known == np.floor(known)).all():
+            return None
+        return cls(int(known.min()), int(known.max()), is_days=bool(dtype))
+
+    def said(self, name: str, low: float, high: float) -> str | None:
+        """Return "more than ``low`` and at most ``high``" in words; None where numbers are too long."""
+        unit = _DAY if self.is_days else 1.0
+        first = math.floor(low / unit) + 1 if math.isfinite(low) else None
+        last = math.floor(high / unit) if math.isfinite(high) else None
+        # of nothing but the least, or the most, is said what it is
+        begin = self.least if first is None and last == self.least else first
+        end = self.most if last is None and first == self.most else last
+        if begin is not None and begin == end:
+            return f"{name} is {self._shown(begin)}"
+        if first is None or last is None:
+            return self._one_sided(name, first, last)
+        if first > last or self._is_long(first - 1, first, last):
+            return None
+        return f"{name} is {self._shown(first)} to {self._shown(last)}"
+
+    def _one_sided(self, name: str, first: int | None, last: int | None) -> str | None:
+        """Say one end, of "from" and "more than" whichever has fewer digits."""
+        if self.is_days:
+            if first is not None:
+                return f"{name} is after {self._shown(first - 1)}"
+            return None if last is None else f"{name} is before {self._shown(last + 1)}"
+        if first is not None:
+            with_it, without = (">=", first), (">", first - 1)
+        else:
+            assert last is not None  # a condition has an end
+            with_it, without = ("<=", last), ("<", last + 1)
+        sign, number = min(with_it, without, key=lambda one: _n_digits(one[1]))
+        return None if _n_digits(number) > _DIGITS else f"{name} {sign} {self._shown(number)}"
+
+    def _is_long(self, low: int, first: int, last: int) -> bool:
+        """Tell whether a range is better said by the numbers that it lies between."""
+        if self.is_days:
+            return False
+        return max(_n_digits(first), _n_digits(last)) > _DIGITS or _n_digits(first) > _n_digits(low) + 1
+
+    def _shown(self, number: int) -> str:
+        if self.is_days:
+            return _plain_time(number * _DAY, DATE)
+        return str(number) if abs(number) < _PLAIN else f"{number:,}"
+
+
+def _n_digits(number: int) -> int:
+    """Return the digits of a number without the zeros at its end.
+
+    Examples
+    --------
+    >>> [_n_digits(number) for number in (0, 20, 7_401, -30_000)]
+    [0, 1, 4, 1]
+    """
+    return len(str(abs(number)).strip("0"))
+
+
+def gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
+    """Return the values next to each of the sorted thresholds, at most it and above it.
+
+    Of few thresholds only what is near them is looked at. Where no value is known, the thresholds are
+    to be told apart, and from what is farther than a hundredth of their range.
+
+    Examples
+    --------
+    >>> gaps_among(np.array([903.0, 901.0, np.nan, 902.0]), np.array([901.5, 902.0, 903.5]))
+    [(901.0, 902.0), (902.0, 903.0), (903.0, inf)]
+    """
+    if len(thresholds) <= _FEW and not np.isnan(values).all():
+        return [_gap_near(values, one) for one in thresholds]
+    ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # what is missing sorts last
+    if not len(ordered) and len(thresholds) > 1:
+        near = min(np.diff(thresholds).min() / 2, np.ptp(thresholds) / 100)
+        ordered = np.sort(np.concatenate([thresholds - near, thresholds + near]))
+    place = np.searchsorted(ordered, thresholds, side="right")
+    ends = np.concatenate([[-math.inf], ordered, [math.inf]])
+    return list(zip(ends[place].tolist(), ends[place + 1].tolist(), strict=True))
+
+
+def _gap_near(values: NDArray[Any], threshold: np.float64) -> Gap:
+    near = values[np.abs(values - threshold) <= _NEAR * abs(threshold)]
+    below, above = near[near <= threshold], near[near > threshold]
+    return float(below.max(initial=-math.inf)), float(above.min(initial=math.inf))
+
+
+def shown_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:
+    """Return both ends in few digits, and in more where these would look alike."""
+    for digits in range(_DIGITS, _MOST_DIGITS + 1):
+        low, high = (
+            _shown_inside(end, gap, dtype, digits) if math.isfinite(end) else ""
+            for end, gap in zip(ends, gaps, strict=True)
+        )
+        if low != high:
+            break
+    return low, high
+
+
+def _shown_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
+    """Return a number in so many digits, or in as many as part the rows just as it does."""
+    if dtype:
+        return shown_number(value, dtype)  # to the tick
+    for more in range(digits, _MOST_DIGITS + 1):
+        text = shown_number(value, dtype, more)
+        if gap[0] <= float(text.replace(",", "")) < gap[1]:
+            return text
+    return f"{value:,}"
+
+
+def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
+    """Return a number in so many digits, rounded down: at most 2.5 is at most 2 for whole numbers.
+
+    Examples
+    --------
+    >>> shown_number(47.5), shown_number(21_300.5), shown_number(0.012345), shown_number(-2.5)
+    ('47.5', '21,300', '0.01234', '-2.5')
+    >>> shown_number(1.7e9, "datetime64[s]"), shown_number(3.2e-9)
+    ('2023-11-14T22:13:20', '3.2e-09')
+    >>> shown_number(1.27e11, "timedelta64[us]"), shown_number(5.4e9, "time")
+    ('1.469 days', '01:30:00')
+    """
+    if dtype.startswith("timedelta64"):
+        seconds = np.array(1, f"m8[{dtype[12:-1]}]") / np.timedelta64(1, "s")
+        return _duration(float(value * seconds), digits)
+    if dtype.startswith("datetime64") or dtype in (DATE, TIME):
+        return _plain_time(value, dtype)
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e15:
+        return f"{value:.{digits}g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    # powers of ten with whole exponents are exact, their inverses are not
+    down = math.floor(value * 10.0**places) / 10.0**places if places >= 0 else _down(value, -places)
+    text = f"{down:{'' if abs(down) < _PLAIN else ','}.{max(places, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _down(value: float, zeros: int) -> float:
+    return math.floor(value / 10.0**zeros) * 10.0**zeros
+
+
+def _duration(seconds: float, digits: int) -> str:
+    """Return a duration in the largest unit of which it has one."""
+    unit, size = next(
+        ((name, size) for name, size in _UNITS.items() if abs(seconds) >= size), ("second", 1)
+    )
+    number = shown_number(seconds / size, digits=digits)
+    return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
+
+
+def _plain_time(value: float, dtype: str) -> str:
+    """Return a moment, its day or its time of day, without a fraction that is nil."""
+    ticks = np.array(math.floor(value), np.int64)
+    if dtype == DATE:
+        return str(ticks.view(MOMENT).astype("datetime64[D]"))
+    text = str(ticks.view(MOMENT if dtype == TIME else dtype))
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.partition("T")[2] if dtype == TIME else text.removesuffix("T00:00:00")

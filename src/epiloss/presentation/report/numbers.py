@@ -1,0 +1,70 @@
+"""Familiar numbers as rows of a table: accuracy, AUC, calibration errors, beside what chance makes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from epiloss.auditing.result import Audit
+from epiloss.metrics.result import Metric
+from epiloss.presentation.report.wording import interval, number
+
+_DIGITS = 4
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One number in words; ``is_chance`` says that a calibrated model could have it."""
+
+    title: str
+    value: str
+    interval: str
+    floor: str
+    is_chance: bool
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """The numbers, of which probability they are, and what was left out and why."""
+
+    subject: str
+    rows: list[MetricRow]
+    notes: list[str]
+
+    @property
+    def has_floors(self) -> bool:
+        """Whether any number is compared with chance."""
+        return any(row.floor for row in self.rows)
+
+
+def metric_table(audit: Audit) -> MetricTable | None:
+    """Return the metrics of an audit; None where its rows were not kept."""
+    found = audit.metrics
+    if not len(found):
+        return None
+    reasons: dict[str, list[str]] = {}
+    for name, reason in found.left_out.items():
+        reasons.setdefault(reason, []).append(name.replace("_", " "))
+    left = [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
+    rows = [_row(one) for one in found.values()]
+    return MetricTable(found.subject, rows, [*left, *found.notes])
+
+
+def _row(one: Metric) -> MetricRow:
+    spec = spec_of(one.value)
+    floor, is_chance = "", False
+    if one.floor is not None:
+        floor, is_chance = number(one.floor.value, spec), one.value <= one.floor.high
+    return MetricRow(one.title, number(one.value, spec), interval(one.estimate, spec), floor, is_chance)
+
+
+def spec_of(value: float) -> str:
+    """Return the format of a number in at most four digits, and four places behind the point.
+
+    Examples
+    --------
+    >>> [format(value, spec_of(value)) for value in (0.91237, 12.3456, 0.00042)]
+    ['0.9124', '12.35', '0.0004']
+    """
+    before = len(str(int(abs(value)))) if 1 <= abs(value) < math.inf else 0
+    return f"z.{max(_DIGITS - before, 0)}f"

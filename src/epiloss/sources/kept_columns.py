@@ -1,0 +1,42 @@
+"""Columns of a table that are written again beside new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from epiloss.errors import OptionError, printable
+from epiloss.sources.arrow import arrow
+
+
+def kept_columns(schema: Any, added: Sequence[str], output: str | Path) -> list[str]:
+    """Return the columns to write again, those that the format of ``output`` can hold.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> schema = pa.schema([("p", pa.float64()), ("e", pa.list_(pa.float64()))])
+    >>> kept_columns(schema, ["p_repaired"], "better.csv"), lost_columns(schema, "better.csv")
+    (['p'], ['e'])
+    """
+    twice = next((name for name in added if name in schema.names), None)
+    if twice is not None:
+        raise OptionError(
+            printable(f"the table has a column {twice!r} already, which is to be written. Rename it.")
+        )
+    lost = lost_columns(schema, output)
+    return [name for name in schema.names if name not in lost]
+
+
+def lost_columns(schema: Any, output: str | Path) -> list[str]:
+    """Return the columns that the format of ``output`` cannot hold: lists, in CSV."""
+    if Path(output).suffix.lower() != ".csv":
+        return []
+    return [field.name for field in schema if arrow().types.is_nested(field.type)]
+
+
+def plain_field(field: Any) -> Any:
+    """Return a field as files of every format hold it: texts by themselves, not by number."""
+    types = arrow().types
+    return field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field

@@ -1,0 +1,162 @@
+"""Heads, familiar numbers, subgroups, and pages of drift and repair: they say what results hold."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import epiloss
+from epiloss.errors import OptionError
+from epiloss.presentation.report import audit_page, drift_page, repair_page
+from epiloss.simulate import Sigmoid
+from report_pages import EVIL, Page, check_harmless
+
+SAMPLE = Sigmoid(perturbation="step").sample(2_000)
+SIDE = np.where(SAMPLE.X[:, 0] > SAMPLE.X[:, 1], "left", "right")
+HALF = np.where(np.arange(2_000) % 2 == 0, EVIL[0], "odd")
+
+
+@pytest.fixture(scope="module")
+def audit() -> epiloss.Audit:
+    groups = {"side": SIDE, EVIL[1]: HALF}
+    return epiloss.audit(SAMPLE.y, SAMPLE.scores, SAMPLE.X, subgroups=groups)
+
+
+@pytest.fixture(scope="module")
+def repaired(audit: epiloss.Audit) -> Any:
+    return audit.repair()
+
+
+@pytest.fixture(scope="module")
+def drifted() -> epiloss.Drift:
+    before = Sigmoid(perturbation="step", grouping=0.2).sample(1_500, random_state=0)
+    after = Sigmoid(perturbation="step", grouping=1.0).sample(1_500, random_state=1)
+    return epiloss.drift((before.y, before.scores, before.X), (after.y, after.scores, after.X))
+
+
+def pages_of(audit: epiloss.Audit, repaired: Any, drifted: epiloss.Drift) -> dict[str, Any]:
+    models = {"one": SAMPLE.scores, "other": SAMPLE.q}
+    compared = epiloss.compare(SAMPLE.y, models, method="partition")
+    return {"audit": audit, "repair": repaired, "drift": drifted, "comparison": compared}
+
+
+def test_every_page_has_title_model_data_rows_and_date(
+    audit: epiloss.Audit, repaired: Any, drifted: epiloss.Drift
+) -> None:
+    for name, result in pages_of(audit, repaired, drifted).items():
+        about = {"title": EVIL[0], "model": EVIL[1], "data": "jan.csv", "date": "2026-03-01"}
+        found = check_harmless(result.to_html(**about, command="epiloss audit jan.csv"))
+        for text in (*about.values(), "epiloss audit jan.csv"):
+            assert text in found.texts, (name, text)
+        assert re.search(r"Rows [\d,]+", found.text), name
+        assert "import epiloss" not in found.text
+        plain = Page(result.to_html())
+        assert datetime.date.today().isoformat() in plain.texts
+        assert "Model" not in plain.texts
+        assert "import epiloss" in plain.text
+        assert "Date" not in Page(result.to_html(date="")).texts
+
+
+def test_a_page_refuses_options_that_it_does_not_have(audit: epiloss.Audit) -> None:
+    with pytest.raises(OptionError, match=r"no option 'titel'.*title, model"):
+        audit.to_html(titel="x")
+    with pytest.raises(OptionError, match="title must be a text, got 3"):
+        audit.to_html(title=3)  # type: ignore[arg-type]
+
+
+def test_the_page_has_the_familiar_numbers(audit: epiloss.Audit) -> None:
+    text = Page(audit_page(audit)).text
+    metrics = audit.metrics
+    assert len(metrics) > 10
+    for one in metrics.values():
+        assert one.title in text
+        digits = 4 if abs(one.value) < 1 else 3
+        assert f"{one.value:.{digits}f}" in text
+        if one.floor is not None:
+            assert f"{one.floor.value:.4f}" in text
+    assert metrics.subject in text
+
+
+def test_an_audit_without_its_rows_has_no_familiar_numbers(audit: epiloss.Audit) -> None:
+    from dataclasses import replace
+
+    text = audit_page(replace(audit, details=None))
+    assert 'id="metrics"' not in text
+    assert 'id="ledger"' in text
+
+
+def test_subgroups_come_with_their_criterion_and_the_losses_inside(audit: epiloss.Audit) -> None:
+    found = check_harmless(audit_page(audit))
+    for word in ("sufficiency", "demographic parity", "equalized odds", "multicalibration"):
+        assert word in found.text
+    for table in audit.subgroup_gaps.values():
+        for row in table.rows():
+            assert str(row["subgroup"]) in " ".join(found.texts)
+            for loss in ("calibration_loss", "grouping_loss"):
+                assert f"{row[loss]:z.5f}" in found.text
+                assert f"[{row[f'{loss}_low']:z.5f}, {row[f'{loss}_high']:z.5f}]" in found.text
+
+
+def test_intersections_are_listed_on_request(audit: epiloss.Audit) -> None:
+    columns = ("side", EVIL[1])
+    names = audit.subgroup_intersections(*columns)["subgroup"].tolist()
+    plain = Page(audit_page(audit))
+    found = check_harmless(audit_page(audit, intersections=[columns]))
+    assert len(names) == 4
+    texts, before = " ".join(found.texts), " ".join(plain.texts)
+    assert all(name in texts and name not in before for name in names)
+
+
+def test_the_drift_page_says_what_changed(drifted: epiloss.Drift) -> None:
+    text = drift_page(drifted)
+    found = check_harmless(text)
+    change = drifted.difference["grouping_loss"]
+    assert change.pvalue is not None
+    assert change.pvalue < 0.05
+    assert f"The grouping loss rose by {change.value:.5f} (95% interval" in found.text
+    assert "No change beyond noise was found in the" in found.text
+    for name, one in drifted.difference.items():
+        for estimate in (getattr(drifted.reference, name), getattr(drifted.current, name)):
+            assert f"{estimate.value:z.5f}" in found.text
+        assert f"{one.value:+z.5f}" in found.text
+    headings = re.findall(r'<h2 id="(\w+)"', text)
+    assert headings[0] == "found"
+    assert headings[-1] == "method"
+
+
+def test_the_repair_page_shows_both_audits_and_adds_up(repaired: Any) -> None:
+    text = repair_page(repaired)
+    found = check_harmless(text)
+    assert text.count('class="diagram"') == 2
+    assert "After the repair" in found.text
+    for name in ("score", "calibration_loss", "grouping_loss", "remainder"):
+        for one in (repaired.before, repaired.after):
+            assert f"{getattr(one, name).value:z.5f}" in found.text
+    change = repaired.differences["score"].value
+    assert f"The score fell by {abs(change):.5f}" in found.text
+    assert re.findall(r'<h2 id="(\w+)"', text) == ["found", "losses", "diagram", "segments", "method"]
+
+
+def test_the_parts_of_a_repair_add_up_to_the_change_of_the_score(repaired: Any) -> None:
+    changes = {name: one.value for name, one in repaired.differences.items()}
+    score = changes.pop("score")
+    assert set(changes) == {"calibration_loss", "grouping_loss", "remainder"}
+    assert sum(changes.values()) == pytest.approx(score, abs=1e-12)
+    stderr = repaired.differences["remainder"].stderr
+    assert 0 < stderr < repaired.before.remainder.stderr
+    assert "\n+ remainder " in str(repaired)
+
+
+def test_an_index_without_a_name_is_not_spoken_of(audit: epiloss.Audit) -> None:
+    from dataclasses import replace
+
+    from epiloss.errors import Remark
+
+    remarks = (Remark("index", "'__index_level_0__' is no feature."), Remark("other", "else"))
+    text = audit_page(replace(audit, remarks=remarks))
+    assert "__index_level_0__" not in text
+    assert "else" in Page(text).texts
