@@ -100,7 +100,7 @@ def test_what_an_earlier_run_left_is_not_shown(scripts: Path, tmp_path: Path) ->
 def test_the_page_of_evidence_quotes_the_page_of_the_studies() -> None:
     root = Path(__file__).parents[2]
     evidence = (root / "docs" / "evidence.md").read_text(encoding="utf-8")
-    section = evidence[evidence.index("## What it finds") :]
+    section = evidence[evidence.index("## Three findings") :]
     pages = [root / "docs" / "studies.md", *sorted((root / "docs" / "studies").glob("*.md"))]
     page = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     quoted = re.findall(r"\d\.\d+", section)
