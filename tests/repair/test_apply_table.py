@@ -82,6 +82,19 @@ def test_a_repair_leaves_rows_without_a_score_without_one_and_names_a_wrong_one(
         write("csv")
 
 
+def test_rows_of_categories_that_the_repair_has_not_seen_are_repaired_as_in_memory(
+    repair: epiloss.RegionRecalibrator, whole: Any, tmp_path: Path
+) -> None:
+    some = whole.slice(0, 500).select([*NAMES, "score", "label"])
+    cities = some["city"].to_pylist()
+    cities[:200] = [f"new {row}" for row in range(200)]
+    some = some.set_column(some.schema.get_field_index("city"), "city", pa.array(cities))
+    path = tmp_path / "better.parquet"
+    assert repair_table(repair, some, ["score"], path) == 500
+    better = repair.predict(some["score"].to_numpy(), features(some))
+    np.testing.assert_allclose(parquet.read_table(path)["score_repaired"], better, rtol=1e-12)
+
+
 def test_a_table_without_a_column_that_the_repair_learned_from_is_refused(
     repair: epiloss.RegionRecalibrator, whole: Any, tmp_path: Path
 ) -> None:

@@ -201,8 +201,8 @@ class Features:
         place = {name: j for j, name in enumerate(self.names)}
         order = [place[name] for name in reference.names]
         in_order = order == list(range(self.n_columns)) and self.dtypes == reference.dtypes
-        if in_order and not self.categories and not reference.categories:
-            return self
+        if in_order and self.categories == reference.categories:
+            return self  # already has the codes of the reference, also for categories new to it
         columns = (self._column_like(j, reference, at) for at, j in enumerate(order))
         is_sparse, n = self.is_sparse, self.n_rows
         source = SparseColumns.of(map(stored, columns), n) if is_sparse else tuple(columns)
