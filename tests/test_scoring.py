@@ -294,18 +294,18 @@ def test_an_unknown_rule_is_named_with_the_known_ones(wrong: object) -> None:
 
 
 def test_an_unknown_rule_is_repeated_in_the_message() -> None:
-    with pytest.raises(OptionError, match=r"got 'hinge'\. Make your own with ScoringRule.from_entropy"):
+    with pytest.raises(OptionError, match=r"got 'hinge'\. Define your own with ScoringRule.from_entropy"):
         resolve_rule("hinge")
 
 
 def test_a_convex_function_is_refused_as_an_entropy() -> None:
-    with pytest.raises(OptionError, match=r"'square' must be concave on .* bends upwards at 0"):
+    with pytest.raises(OptionError, match=r"'square' must be concave on .* got one that is convex at 0"):
         ScoringRule.from_entropy(lambda p: p**2, name="square")
 
 
 def test_a_function_that_bends_upwards_somewhere_is_refused_with_the_place() -> None:
     # concave but for a dent around 0.7
-    with pytest.raises(OptionError, match=r"bends upwards at 0\.7"):
+    with pytest.raises(OptionError, match=r"convex at 0\.7"):
         ScoringRule.from_entropy(lambda p: p * (1 - p) - 0.1 * np.exp(-(((p - 0.7) / 0.05) ** 2)))
 
 
@@ -315,7 +315,7 @@ def test_a_function_that_bends_upwards_somewhere_is_refused_with_the_place() -> 
     ids=["nan", "scalar", "another length"],
 )
 def test_an_entropy_must_give_as_many_finite_values(wrong: object) -> None:
-    with pytest.raises(OptionError, match="as many finite values"):
+    with pytest.raises(OptionError, match="finite values of the same shape"):
         ScoringRule.from_entropy(wrong)  # type: ignore[arg-type]
 
 

@@ -260,19 +260,23 @@ def test_classwise_and_joint_losses_agree_where_every_class_is_calibrated(rule: 
 
 
 BAD_OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (Link, {"link": "cube"}, "link must be a known name, got 'cube'. Choose one of 'square'"),
-    (Sigmoid, {"perturbation": "jump"}, "perturbation must be a known name"),
-    (Sigmoid, {"dimension": 1}, r"dimension must lie in \[2, inf\], got 1"),
-    (Sigmoid, {"width": 0.0}, "width must lie in"),
-    (Sigmoid, {"variance": np.nan}, "variance must lie in"),
-    (Sigmoid, {"miscalibration": -1.0}, "miscalibration must lie in"),
-    (Sigmoid, {"intercept": np.inf}, "intercept must lie in"),
-    (Sigmoid, {"grouping": 1.5}, r"grouping must lie in \[0, 1\], got 1.5"),
-    (MultiClass, {"n_classes": 1}, "n_classes must lie in"),
-    (MultiClass, {"n_noise": -1}, "n_noise must lie in"),
-    (MultiClass().truth, {"task": "binary"}, "task must be a known name"),
+    (Link, {"link": "cube"}, "link must be one of 'square', .*, got 'cube'"),
+    (Sigmoid, {"perturbation": "jump"}, "perturbation must be one of 'smooth', 'step', got 'jump'"),
+    (Sigmoid, {"dimension": 1}, "dimension must be at least 2, got 1"),
+    (Sigmoid, {"width": 0.0}, "width must be between 0.001 and 1000, got 0.0"),
+    (Sigmoid, {"variance": np.nan}, "variance must be between 0.001 and 1000, got nan"),
+    (Sigmoid, {"miscalibration": -1.0}, "miscalibration must be between 0.001 and 1000, got -1.0"),
+    (Sigmoid, {"intercept": np.inf}, "intercept must be between -30 and 30, got inf"),
+    (Sigmoid, {"grouping": 1.5}, "grouping must be between 0 and 1, got 1.5"),
+    (MultiClass, {"n_classes": 1}, "n_classes must be at least 2, got 1"),
+    (MultiClass, {"n_noise": -1}, "n_noise must be at least 0, got -1"),
+    (
+        MultiClass().truth,
+        {"task": "binary"},
+        "task must be one of 'top-label', 'classwise', 'joint', got 'binary'",
+    ),
     (Sigmoid().truth, {"rule": "hinge"}, "rule must be"),
-    (Sigmoid().sample, {"n": 0}, r"n must lie in \[1, inf\], got 0"),
+    (Sigmoid().sample, {"n": 0}, "n must be at least 1, got 0"),
 ]
 
 
