@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 import epiloss
 from epiloss.repair.apply_table import repair_table
@@ -80,6 +80,20 @@ def test_a_repair_leaves_rows_without_a_score_without_one_and_names_a_wrong_one(
     scores[9] = 73.0
     with pytest.raises(epiloss.DataError, match=r"got 73\.0 in column 'score' at row 9 of the table"):
         write("csv")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_days_are_written_as_days(
+    ending: str, repair: epiloss.RegionRecalibrator, whole: Any, tmp_path: Path
+) -> None:
+    some = whole.slice(0, 300).select([*NAMES, "score", "label"])
+    days = np.datetime64("2024-01-01") + np.arange(300)
+    csv.write_csv(some.append_column("day", pa.array(days)), tmp_path / "given.csv")
+    path = tmp_path / f"better.{ending}"
+    repair_table(repair, tmp_path / "given.csv", ["score"], path)
+    written = parquet.read_table(path) if ending == "parquet" else csv.read_csv(path)
+    assert written.schema.field("day").type == pa.date32()
+    assert written["day"].to_pylist() == days.tolist()
 
 
 def test_rows_of_categories_that_the_repair_has_not_seen_are_repaired_as_in_memory(

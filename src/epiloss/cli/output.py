@@ -59,7 +59,8 @@ def _columns_of_rows(source: Any, rows: Any, added: Sequence[str], path: str) ->
             batches.append(batch.take(arrow().array(here)))
             before += batch.num_rows
     table = arrow().Table.from_batches(batches)
-    return {name: table.column(name).cast(plain_field(table.field(name)).type) for name in names}
+    types = {name: plain_field(opened.schema.field(name)).type for name in names}
+    return {name: table.column(name).cast(kind) for name, kind in types.items()}
 
 
 def note_lost_columns(schema: Any, path: str) -> None:

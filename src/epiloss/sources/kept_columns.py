@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epiloss.errors import OptionError, printable
-from epiloss.sources.arrow import arrow
+from epiloss.sources.arrow import arrow, is_of_days
 
 
 def kept_columns(schema: Any, added: Sequence[str], output: str | Path) -> list[str]:
@@ -37,6 +37,9 @@ def lost_columns(schema: Any, output: str | Path) -> list[str]:
 
 
 def plain_field(field: Any) -> Any:
-    """Return a field as files of every format hold it: texts by themselves, not by number."""
-    types = arrow().types
-    return field.with_type(field.type.value_type) if types.is_dictionary(field.type) else field
+    """Return a field as every file format can hold it: dictionaries as values, days as dates."""
+    pa = arrow()
+    if is_of_days(field):  # sources read days as timestamps
+        return field.with_type(pa.date32())
+    is_dictionary = pa.types.is_dictionary(field.type)
+    return field.with_type(field.type.value_type) if is_dictionary else field
