@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def found(pattern: str, name: str) -> str | None:
-    """Return what a pattern finds first in a file of the repository."""
+    """Return the first match of a pattern in a file of the repository, or None."""
     match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
     return match[1] if match else None
 
 
 def problem(tag: str | None) -> str | None:
-    """Return one sentence on the first thing that is wrong, or None."""
+    """Return a sentence about the first problem, or None."""
     version = found(r'^__version__ = "(.+)"$', "src/epiloss/__init__.py")
     if version is None:
         return "src/epiloss/__init__.py does not set __version__."
