@@ -12,6 +12,8 @@ from epiloss._typing import Floats
 from epiloss.errors import OptionError
 from epiloss.estimate import Estimate
 
+_LEAST_NOISE = 0.25  # share of the variance that does not depend on the loss
+
 
 def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
     """Return the estimate with its normal interval."""
@@ -19,6 +21,38 @@ def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
         return Estimate(value)
     reach = float(ndtri((1 + level) / 2)) * stderr
     return Estimate(value, stderr, value - reach, value + reach)
+
+
+def loss_estimate(value: float, stderr: float, per_loss: float, level: float) -> Estimate:
+    """Return the estimate of a loss whose variance grows by ``per_loss`` times the loss.
+
+    A sample that underestimates such a loss also underestimates its standard error, so ``value +- z
+    stderr`` misses on one side. As Wilson's interval does for a rate, this one takes the variance at the
+    loss in question. It holds every ``x`` with
+
+        (value - x)^2 <= z^2 (stderr^2 + per_loss (x - value)).
+
+    Below 0, which no loss can be, the variance is that at 0.
+
+    Examples
+    --------
+    >>> f"{loss_estimate(0.0020, 0.0015, 0.0, 0.95):.4f}"
+    '0.0020 [-0.0009, 0.0049]'
+    >>> f"{loss_estimate(0.0020, 0.0015, 0.0004, 0.95):.4f}"
+    '0.0020 [-0.0004, 0.0058]'
+    """
+    plain = normal_estimate(value, stderr, level)
+    if plain.stderr is None or not per_loss > 0:
+        return plain
+    z = float(ndtri((1 + level) / 2))
+    shift = z * z * per_loss / 2
+    reach = float(np.hypot(shift, z * stderr))
+    low = value + shift - reach
+    if low < 0:
+        variance = stderr**2 - per_loss * max(value, 0.0)
+        low = value - z * float(np.sqrt(max(variance, _LEAST_NOISE * stderr**2)))
+        low = min(low, 0.0)
+    return Estimate(value, stderr, low, value + shift + reach)
 
 
 def unified_interval(x: float, level: float) -> tuple[float, float]:

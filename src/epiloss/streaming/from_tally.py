@@ -34,6 +34,7 @@ from epiloss.estimation.partition_bound import (
 )
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.estimation.twins.estimate import estimate_of_means, tested
+from epiloss.estimation.twins.interval import variance_per_loss
 from epiloss.estimation.twins.jury import Jury, Keys
 from epiloss.estimation.twins.moments import TwinSums
 from epiloss.input.problem import Problem
@@ -129,7 +130,7 @@ def audit_of_tally(
     remark = _remark(
         n_sample, len(learners), n_rows, bounds, judged=judged, recalibrated=after is not None
     )
-    problem = sample.problem.remarking(remark)
+    problem = sample.problem.with_remarks(remark)
     by_subgroup = _by_subgroup(sample.problem, learned, tally, options)
     result = summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
     if not judged:
@@ -173,7 +174,12 @@ def _twin_of_sums(
     error = SampledMean.of(weight, learners, sums.weight, sums.weight_sq)
     chosen = sums.chosen(sums.terms(jury, sample, places), weight)
     rows, errors = chosen.rows, (error.influence, error.of_sample)
-    found = estimate_of_means(chosen.means, rows, *errors, level, spread=chosen.spread)
+    ordered = sample.take(np.argsort(sample.scores, kind="stable"))
+    share_sq = sums.weight_sq / sums.weight**2
+    per_loss = variance_per_loss(ordered.labels, ordered.scores, ordered.weights, sample.rule, share_sq)
+    found = estimate_of_means(
+        chosen.means, rows, *errors, level, spread=chosen.spread, per_loss=per_loss
+    )
     pvalue = tested(chosen.cautious, error.influence(rows.cautious).stderr())[1]
     estimate = replace(found.estimate, pvalue=pvalue)
     return replace(found, estimate=estimate, prediction=rows.prediction)

@@ -28,7 +28,7 @@ from epiloss.calibration.curves import LocalLinear
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.learners import Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, Tilts, tilts_of
-from epiloss.estimation.inference import normal_estimate, unified_interval
+from epiloss.estimation.inference import loss_estimate, normal_estimate, unified_interval
 from epiloss.estimation.influence import Influence
 from epiloss.input.features import Features
 from epiloss.scoring import ScoringRule
@@ -128,12 +128,14 @@ class Best:
 class CrossfitBound:
     """The lower bound with its interval, and each row's influence on it.
 
-    ``prediction`` is what models that have not seen a row predict of it beyond its score.
+    ``prediction`` is what models that have not seen a row predict of it beyond its score. The variance
+    of the estimate grows by ``per_loss`` times the loss, as far as that is known.
     """
 
     estimate: Estimate
     influence: Influence
     prediction: NDArray[np.float32] | None = None
+    per_loss: float = 0.0
 
 
 def crossfit_bound(
@@ -193,17 +195,20 @@ def average_bounds(
 ) -> CrossfitBound:
     """Return the bound averaged over parts, each with its rows among ``n_rows``, by their number."""
     total = sum(len(rows) for rows, _ in parts)
-    contribution, beyond, value, pvalue_score = np.zeros(n_rows), 0.0, 0.0, 0.0
+    contribution, beyond, value, pvalue_score, per_loss = np.zeros(n_rows), 0.0, 0.0, 0.0, 0.0
     for rows, bound in parts:
         share = len(rows) / total
         contribution[rows] += share * bound.influence.contribution
         beyond += share**2 * bound.influence.beyond
         value += share * bound.estimate.value
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
+        per_loss += share**2 * bound.per_loss
     influence = Influence(contribution, beyond, beyond)
     # the parts share what they learned from, so their scores are averaged and not added up
-    estimate = normal_estimate(value, influence.stderr(clusters), level)
-    return CrossfitBound(replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence)
+    estimate = loss_estimate(value, influence.stderr(clusters), per_loss, level)
+    return CrossfitBound(
+        replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence, per_loss=per_loss
+    )
 
 
 def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
@@ -239,8 +244,9 @@ def sum_of_bounds(
     if len(bounds) == 1:
         return bounds[0]
     influence = reduce(add, (bound.influence for bound in bounds))
-    estimate = normal_estimate(
-        sum(bound.estimate.value for bound in bounds), influence.stderr(clusters), level
+    per_loss = float(np.mean([bound.per_loss for bound in bounds]))
+    estimate = loss_estimate(
+        sum(bound.estimate.value for bound in bounds), influence.stderr(clusters), per_loss, level
     )
     # the smallest of K p-values, taken K times, whatever their dependence
     least = min(bound.estimate.pvalue or 0.0 for bound in bounds)

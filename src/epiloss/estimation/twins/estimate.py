@@ -31,9 +31,10 @@ from epiloss._typing import Codes, Floats
 from epiloss.estimation.crossfit.bound import CrossfitBound
 from epiloss.estimation.crossfit.learners import Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, tilts_of
-from epiloss.estimation.inference import normal_estimate
+from epiloss.estimation.inference import loss_estimate
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.design import Design, Parts, dealt, in_order
+from epiloss.estimation.twins.interval import variance_per_loss
 from epiloss.estimation.twins.judges import (
     MOST_LEARNING,
     Block,
@@ -106,7 +107,9 @@ def twin(
     weights = None if problem.weights is None else problem.weights[counts]
     clusters = None if problem.clusters is None else problem.clusters[counts]
     # in this order sums are added up, so that how the rows came does not matter
-    bound = twin_estimate(rows, level, weights, clusters)
+    share_sq = 1 / len(rows.cross) if weights is None else float(weights @ weights) / weights.sum() ** 2
+    per_loss = variance_per_loss(problem.labels, problem.scores, problem.weights, problem.rule, share_sq)
+    bound = twin_estimate(rows, level, weights, clusters, per_loss)
     contribution, prediction = np.zeros(len(order)), np.zeros(len(order), np.float32)
     contribution[place], prediction[place] = bound.influence.contribution, rows.prediction
     if judged is not None:
@@ -136,7 +139,11 @@ class TwinMeans(NamedTuple):
 
 
 def twin_estimate(
-    rows: TwinRows, level: float, weights: Floats | None = None, clusters: Codes | None = None
+    rows: TwinRows,
+    level: float,
+    weights: Floats | None = None,
+    clusters: Codes | None = None,
+    per_loss: float = 0.0,
 ) -> CrossfitBound:
     """Return the estimate with its interval, and the p-value of no grouping loss.
 
@@ -150,7 +157,7 @@ def twin_estimate(
         return influence_on(values, weight)
 
     means = TwinMeans(*(dot(share, one) for one in (rows.cross, rows.product, rows.value)))
-    found = estimate_of_means(means, rows, influence, influence, level, clusters)
+    found = estimate_of_means(means, rows, influence, influence, level, clusters, per_loss=per_loss)
     pvalue = tested(dot(share, rows.cautious), influence(rows.cautious).stderr(clusters))[1]
     return replace(found, estimate=replace(found.estimate, pvalue=pvalue))
 
@@ -163,6 +170,7 @@ def estimate_of_means(
     level: float,
     clusters: Codes | None = None,
     spread: float = 0.0,
+    per_loss: float = 0.0,
 ) -> CrossfitBound:
     """Return the estimate by the means of what rows add.
 
@@ -181,8 +189,8 @@ def estimate_of_means(
     more = lesson(2 * rows.cross).by_cluster(clusters).variance
     noise = (1.0 - learned) * max(spread - own.variance, 0.0)
     total = Influence(own.contribution, taught * more + noise, 0.0)
-    estimate = normal_estimate(means.value, total.stderr(clusters), level)
-    return CrossfitBound(replace(estimate, pvalue=pvalue), total)
+    estimate = loss_estimate(means.value, total.stderr(clusters), per_loss, level)
+    return CrossfitBound(replace(estimate, pvalue=pvalue), total, per_loss=per_loss)
 
 
 def tested(cross: float, stderr: float) -> tuple[float, float]:
