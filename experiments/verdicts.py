@@ -2,16 +2,15 @@
 
     python experiments/verdicts.py --repetitions 100 --jobs 2
 
-Every repetition draws a sample, audits it with the defaults and reads the verdict. Losses matter from 1%
-of the score of the base rate on, so that what a verdict claims is true or not:
+Every repetition draws a sample, audits it with the defaults and records the verdict. Losses matter above
+a limit of 1% of the score of the base rate, so the claim of each verdict is either true or false:
 
-- "fine" and "small": the sum of calibration and grouping loss does not matter;
-- "recalibrate": the sum matters, and the calibration loss is at least half of what matters;
-- "repair": the same of the grouping loss; "both": the same of either.
+- "fine" and "small" claim that the sum of calibration and grouping loss is below the limit;
+- "recalibrate" claims that the sum is above, and the calibration loss at least half of the limit;
+- "repair" claims the same of the grouping loss, and "both" of either loss.
 
-"borderline" and "unclear" claim nothing. Losses in the settings are told in multiples of what matters.
-With ``--seeds`` each sample is audited with ten seeds, and it is told how many of them give the verdict
-that most of them give.
+"borderline" and "unclear" claim nothing. The settings give losses in multiples of the limit. With
+``--seeds`` each sample is audited with ten seeds, and the table shows how often they agree.
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ SETTINGS: Mapping[str, Sigmoid] = {
     "calibration 2.4": Sigmoid(grouping=0.0, miscalibration=2.0),
     "both, 3 and 2.4": Sigmoid(perturbation="step", grouping=0.471, miscalibration=2.0),
 }
-CROSSED = "grouping 3, crossed"  # in no single column, but in the product of two
+CROSSED = "grouping 3, crossed"  # no single column reveals it, but the product of two does
 SIZES = (300, 1_000, 4_000, 10_000)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One sample of a setting, with a seed of its own whatever else is run."""
+    """One sample of a setting; its random stream does not depend on the other tasks."""
 
     setting: str
     n: int
@@ -75,10 +74,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Line:
-    """How often each verdict was given on so many rows of a setting, and how often it was not true.
+    """How often each verdict was given for one setting and number of rows, and how often it was wrong.
 
-    ``wrong_fine`` counts "fine" and "small", ``wrong_action`` the verdicts that ask for something;
-    ``same`` is the share of seeds that give the verdict that most of them give.
+    ``wrong_fine`` counts "fine" and "small", ``wrong_action`` the verdicts that ask for an action.
+    ``same`` is the share of seeds that agree with the most frequent verdict.
     """
 
     setting: str
@@ -97,18 +96,18 @@ class Line:
 
 
 def true_claims(setting: str) -> Mapping[str, bool]:
-    """Tell of each verdict whether what it claims is true."""
+    """Return for each verdict whether its claim is true."""
     truth = SETTINGS[setting].truth()
-    matters = DEFAULTS["tolerance"] / 4  # of p (1 - p) for as many positives as negatives
+    limit = DEFAULTS["tolerance"] / 4  # the Brier score of the base rate is 1/4 for balanced classes
     calibration, grouping = truth.calibration_loss, truth.grouping_loss
-    large = calibration + grouping >= matters
-    recalibrate, repair = large and calibration >= matters / 2, large and grouping >= matters / 2
+    large = calibration + grouping >= limit
+    recalibrate, repair = large and calibration >= limit / 2, large and grouping >= limit / 2
     claims = {FINE: not large, SMALL: not large, RECALIBRATE: recalibrate, REPAIR: repair}
     return claims | {BOTH: recalibrate and repair, BORDERLINE: True, UNCLEAR: True}
 
 
 def crossed(sample: Sample, generator: np.random.Generator) -> Sample:
-    """Return the sample with the sign that matters, of x1 - x2, as that of a product of two columns."""
+    """Replace the columns so that the sign of x1 - x2 is the sign of the product of two columns."""
     sign = np.sign(sample.X[:, 0] - sample.X[:, 1])
     a, b = generator.standard_normal((2, len(sign)))
     X = np.column_stack([sample.X[:, 0] + sample.X[:, 1], a, np.abs(b) * sign * np.sign(a)])
@@ -168,7 +167,7 @@ def as_table(lines: Sequence[Line], *, seeds: bool = False) -> str:
     names += ["same seed"] if seeds else []
     text = [
         f"{lines[0].repetitions} samples each: how often each verdict was given, and was wrong.",
-        "Losses in multiples of what matters, 1% of the score of the base rate.",
+        "Losses in multiples of the limit, 1% of the score of the base rate.",
         f"{'true loss':{width}} {'rows':>6}" + "".join(f" {name:>10}" for name in names),
     ]
     for line in lines:
@@ -189,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     todo = [
         Task(setting, n, repetition, options.seed, N_SEEDS if options.seeds else 1)
         for setting in SETTINGS
