@@ -1,4 +1,4 @@
-"""Real data that segments are told of, scored, and what is known of their fields."""
+"""Real data sets for the page on segments, with scores, and comments on their fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ADULT_NAMES = (
 
 @dataclass(frozen=True)
 class Real:
-    """Rows of a field, how to load them, and what is known of the field."""
+    """A data set, the function that loads it, and a comment on its field."""
 
     name: str
     load: Callable[[Path], tuple[Any, NDArray[np.int64], Floats]]
@@ -32,14 +32,14 @@ class Real:
 
 
 def bundled(folder: Path) -> tuple[Any, NDArray[np.int64], Floats]:
-    """Return the bundled data, which have the scores of a logistic regression."""
+    """Return the bundled data, which come with the scores of a logistic regression."""
     demo = load_census_income()
     return demo.X, demo.y, demo.scores
 
 
 def scored(name: str, folder: Path) -> tuple[Any, NDArray[np.int64], Floats]:
-    """Return two thirds of a table, with the scores of a logistic regression of the first third."""
-    repair_data = benchmark("repair_data")  # which the other one imports
+    """Return two thirds of a table, scored by a logistic regression of the first third."""
+    repair_data = benchmark("repair_data")  # first, because registry_data imports it
     registry_data = benchmark("registry_data")
     load: Callable[[Path], Any] = getattr(repair_data, name, None) or getattr(registry_data, name)
 
@@ -65,49 +65,48 @@ REAL = (
     Real(
         "Census-Income (bundled), incomes above 50,000",
         bundled,
-        "To the model each dollar of dividends counts the same. That there are any at all says more: "
-        "they come with wealth. Large capital gains nearly decide the outcome, and the youngest earn "
-        "less than a model expects that is linear in age.",
+        "The model treats each dollar of dividends alike, but having any dividends at all says more, "
+        "because they come with wealth. Large capital gains nearly determine the outcome, and the "
+        "youngest earn less than a model that is linear in age expects.",
     ),
     Real(
         "Adult, incomes above 50,000",
         partial(scored, "adult"),
         "Incomes rise with age and fall after retirement, which a model that is linear in age misses "
-        "on both ends. Gains above 7,000 are known to be almost a rule for this outcome. Hours beyond"
-        " a full week pay less and less.",
+        "at both ends. Capital gains above 7,000 are known to predict this outcome almost perfectly. "
+        "Hours beyond a full week pay less and less.",
     ),
     Real(
         "COMPAS, new offences within two years",
         partial(scored, "compas"),
-        "The age-crime curve is steep in youth: young men offend again more often than a model says "
-        "that is linear in age and in the number of priors, and adults with at most one prior less "
-        "often.",
+        "The age-crime curve is steep in youth. Compared with a model that is linear in age and in "
+        "the number of priors, young men offend again more often, and adults with at most one prior "
+        "less often.",
     ),
     Real(
         "Deaths in crashes",
         partial(scored, "crashes"),
-        "A missing seat belt matters most where a belt would have saved the occupant, at low speeds. "
-        "Impacts from the side and from behind have other risks than frontal ones, which airbags are "
-        "made for.",
+        "A missing seat belt matters most at low speeds, at which a belt would have saved the "
+        "occupant. Impacts from the side and from behind have other risks than frontal ones, for "
+        "which airbags are made.",
     ),
     Real(
         "Votes of 2016",
         partial(scored, "votes"),
-        "Party identification has seven points, 1 to 7. Those at 3 and 5 say that they are "
-        "independent and lean to a party. Political science has long known that leaners vote like "
-        "partisans: less than a line through the seven points says at 3, and more at 5.",
+        "Party identification is a scale from 1 to 7. People at 3 and 5 call themselves independent "
+        "but lean to a party. Political science has long known that leaners vote like partisans: the "
+        "rate is lower at 3, and higher at 5, than a line through the seven points predicts.",
     ),
     Real(
         "Searches by the police of Minneapolis",
         partial(scored, "stops"),
-        "The hour of the day goes round: 23 is next to 0, which a line through the hours cannot know."
-        " Traffic stops by day rarely end in a search.",
+        "The hour of the day is cyclic: 23 is next to 0, which a model that is linear in the hour "
+        "cannot represent. Traffic stops by day rarely end in a search.",
     ),
     Real(
         "Health insurance of married women",
         partial(scored, "insurance"),
-        "Employers insure full-time employees, so that the rate jumps at 40 hours. Those who work "
-        "longest are often self-employed, and need no insurance of their own where the husband has "
-        "one.",
+        "Employers insure full-time employees, so the rate jumps at 40 hours. Those who work longest "
+        "are often self-employed, and need no insurance of their own if the husband has one.",
     ),
 )

@@ -12,7 +12,7 @@ import segments as study
 def test_a_planted_segment_is_told_first_with_its_gap() -> None:
     """100 draws of 12% of 6,000 rows, 10 points: found first in 90, covered in 90, right to 1 point."""
     found = [study.outcome(study.SETTINGS[0], seed) for seed in range(1_000, 1_100)]
-    told = [one for one in found if one.n_told]
+    told = [one for one in found if one.n_reported]
     assert np.mean([one.found for one in found]) >= 0.9
     assert np.mean([one.covered for one in told]) >= 0.9
     assert abs(np.mean([one.error for one in told])) <= 0.01
@@ -23,14 +23,14 @@ def test_a_planted_segment_is_told_first_with_its_gap() -> None:
 @pytest.mark.parametrize("setting", study.NOTHING[:4], ids=lambda one: one.name)
 def test_nothing_is_told_where_there_is_nothing(setting: study.Setting) -> None:
     """100 draws: by chance 5 tell something, and 10 or fewer do so in 99 of 100 runs."""
-    assert sum(study.outcome(setting, seed).n_told > 0 for seed in range(1_000, 1_100)) <= 10
+    assert sum(study.outcome(setting, seed).n_reported > 0 for seed in range(1_000, 1_100)) <= 10
 
 
 @pytest.mark.slow
 def test_what_is_told_of_few_rows_is_not_far_too_large() -> None:
     """150 draws of 12% of 2,000 rows, 10 points: a mean error below 2 points, unadjusted above 4."""
     found = [study.outcome(study.SETTINGS[6], seed) for seed in range(1_000, 1_150)]
-    told = [one for one in found if one.n_told]
+    told = [one for one in found if one.n_reported]
     assert len(told) >= 50
     assert abs(np.mean([one.error for one in told])) < 0.02
     assert np.mean([one.naive for one in told]) > 0.04
