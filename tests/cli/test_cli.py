@@ -497,7 +497,7 @@ def test_what_is_read_is_never_written_over(option: str, data: str, run: Run) ->
     before = Path(data).read_bytes()
     answer = run("audit", data, "--label", "y", "--score", "p", option, data, "--force")
     assert answer.code == 2
-    assert "is read, and may not be written too" in answer.err
+    assert "outputs must not be inputs, got" in answer.err
     assert Path(data).read_bytes() == before
 
 

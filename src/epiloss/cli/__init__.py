@@ -1,4 +1,4 @@
-"""The command line of the package: ``epiloss audit``, ``apply`` and ``demo``."""
+"""The command ``epiloss``, with one module for each subcommand."""
 
 from epiloss.cli.main import cli, main
 

@@ -11,13 +11,19 @@ from epiloss.cli.output import check_output, named_files, note_lost_columns, ope
 EXAMPLES = ("epiloss apply repair.json tomorrow.csv --score p --output tomorrow_better.csv",)
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(cls=Command, examples=EXAMPLES, short_help="Apply a saved repair to new scores.")
 @click.argument("repair", type=click.Path(dir_okay=False))
 @click.argument("files", nargs=-1, required=True)
 @score_option()
 @logits_option()
 @sql_option()
-@option(OUTPUT, "--output", required=True, type=click.Path(dir_okay=False), help="The table to write.")
+@option(
+    OUTPUT,
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False),
+    help="Table to write (CSV, Parquet or Arrow).",
+)
 @force_option()
 def apply(
     repair: str,
@@ -28,10 +34,10 @@ def apply(
     logits: bool,
     force: bool,
 ) -> None:
-    """Repair the scores in FILES by a saved REPAIR; the columns that it learned from must be there.
+    """Apply a saved REPAIR to the scores in FILES, which must have the columns that it was fitted to.
 
-    All columns are written again, and the repaired scores at the end.
-    Tables are read batch by batch, so they may be larger than memory.
+    The output has all columns of the input, followed by the repaired scores. Files are read batch by
+    batch, so they may be larger than memory.
     """
     from epiloss.repair import load_repair
     from epiloss.repair.apply_table import repair_table
@@ -43,4 +49,4 @@ def apply(
     note_lost_columns(open_source(tables).schema, output)
     written: list[int] = []
     write(output, lambda path: written.append(repair_table(loaded, tables, names, path, logits=logits)))
-    click.echo(f"{written[0]:,} rows repaired: {output}", err=True)
+    click.echo(f"Repaired {written[0]:,} rows: {output}", err=True)

@@ -9,7 +9,7 @@ import click
 
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command
-from epiloss.cli.finish import Check, Written, chosen, close_gate, plain_checks
+from epiloss.cli.finish import Check, Output, given_options, plain_checks, report_gate
 from epiloss.cli.logs import log_options, opened_or_log
 from epiloss.cli.options import (
     column_options,
@@ -21,7 +21,7 @@ from epiloss.cli.options import (
     repair_options,
     sql_option,
 )
-from epiloss.cli.output import check_output, named_files, repaired
+from epiloss.cli.output import check_output, named_files, repair_scores
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
@@ -37,7 +37,9 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(
+    cls=Command, examples=EXAMPLES, short_help="Estimate the losses of scores, and find where they are."
+)
 @click.argument("files", nargs=-1, required=True)
 @column_options(required=False)
 @estimation_options
@@ -49,11 +51,11 @@ EXAMPLES = (
 @repair_options
 @gate_options
 def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
-    """Audit the scores in FILES: Parquet, CSV, JSON lines, Arrow, NPZ; - for the standard input.
+    """Decompose the score of predictions into calibration loss, grouping loss and remainder.
 
-    Folders, also of Delta and Iceberg tables, and patterns are read too. Logs of language models, as
-    lm-evaluation-harness and Inspect write them, need neither --label nor --score.
-    Tables are read in passes, so they may be larger than memory.
+    FILES are Parquet, CSV, JSON lines, Arrow or NPZ files, folders (also Delta and Iceberg tables),
+    patterns, or - for standard input. Logs of lm-evaluation-harness and Inspect need neither --label nor
+    --score. Tables are read in passes, so they may be larger than memory.
     """
     from epiloss.streaming.run import audit_table
 
@@ -71,14 +73,18 @@ def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> No
         )
 
 
-@click.command(cls=Command, examples=("epiloss demo", "epiloss demo --report demo.html"))
+@click.command(
+    cls=Command,
+    examples=("epiloss demo", "epiloss demo --report demo.html"),
+    short_help="Audit a bundled model, as a first example.",
+)
 @estimation_options
 @output_options
 @metrics_option
 @repair_options
 @gate_options
 def demo(**options: Any) -> None:
-    """Audit a logistic model of income on bundled census data."""
+    """Audit a logistic regression that predicts incomes in bundled census data."""
     from epiloss.auditing.run import audit as run_audit
     from epiloss.datasets import load_census_income
 
@@ -86,7 +92,7 @@ def demo(**options: Any) -> None:
     data = load_census_income()
     options["recalibrate"] = options["recalibrate"] or "isotonic"
     click.echo(
-        f"A logistic model of 'earns over $50,000' scored {len(data.y):,} people it had not seen\n"
+        f"A logistic regression predicted who of {len(data.y):,} unseen people earns over $50,000\n"
         "(Census-Income, U.S. Current Population Survey 1994-95). How wrong are its probabilities?\n",
         err=True,
     )
@@ -102,30 +108,32 @@ def _run(
     files: tuple[str, ...] = (),
     source: Any = None,
 ) -> None:
-    written = Written.take(options, files)
+    output = Output.take(options, files)
     repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     with_metrics = options.pop("metrics")
     gate = _gate(options)
-    result = run_audit(chosen(options))
-    written.save(result)
+    result = run_audit(given_options(options))
+    output.save(result)
     wanted = repair["repair"] or repair["save_repair"]
-    loop = repaired(result, repair, names, source) if wanted else None
+    repaired = repair_scores(result, repair, names, source) if wanted else None
     checks = gate(result)
-    numbers = result.metrics if with_metrics else None
-    plain = None if loop is None or not written.as_json else loop.to_dict()
-    written.show(result, numbers, loop, repair=plain, gate=plain_checks(checks))
-    close_gate(checks)
+    metrics = result.metrics if with_metrics else None
+    plain = None if repaired is None or not output.as_json else repaired.to_dict()
+    output.show(result, metrics, repaired, repair=plain, gate=plain_checks(checks))
+    report_gate(checks)
 
 
 def _gate(options: dict[str, Any]) -> Callable[[Audit], list[Check]]:
-    """Return what holds an audit against limits and a baseline, both read before any work."""
+    """Return a function that checks an audit; limits and baseline are read before any work."""
     from epiloss.analysis.gate import baseline_checks, checks, read_limits
     from epiloss.analysis.saved import load_audit
 
     limits = read_limits(options.pop("fail_above"))
     path, margin = options.pop("baseline"), options.pop("margin")
     if path is None and margin is not None:
-        raise click.UsageError("--margin needs --baseline, the audit that the losses may exceed by it.")
+        raise click.UsageError(
+            "--margin needs --baseline, the audit to compare with. Add it, or leave out --margin."
+        )
     baseline = None if path is None else load_audit(path)
 
     def gate(result: Audit) -> list[Check]:
@@ -135,8 +143,8 @@ def _gate(options: dict[str, Any]) -> Callable[[Audit], list[Check]]:
         against = baseline_checks(result, baseline, margin or 0.0)
         if all(one.loss != "grouping" for one in against):
             click.echo(
-                "note: the grouping loss is not compared with the baseline's, which was estimated by "
-                f"method {baseline.method!r}, not {result.method!r}.",
+                "note: the grouping loss is not compared with the baseline, which used method "
+                f"{baseline.method!r} instead of {result.method!r}.",
                 err=True,
             )
         return [*found, *against]

@@ -1,4 +1,4 @@
-"""The commands' own class: help in groups with examples, and no option given twice."""
+"""Classes of the commands: help with groups and examples, and an error for repeated options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OTHERS = "Other options"
 
 
 class Option(click.Option):
-    """An option with the group that the help lists it in."""
+    """An option that belongs to a group of the help."""
 
     def __init__(self, *declarations: Any, group: str = _OTHERS, **attributes: Any) -> None:
         super().__init__(*declarations, **attributes)
@@ -19,37 +19,45 @@ class Option(click.Option):
 
 
 def option(group: str, *names: str, **attributes: Any) -> Callable[[Any], Any]:
-    """Return the decorator that adds an option to a command, in a group of its help."""
+    """Return a decorator that adds an option to a group of a command's help."""
     return click.option(*names, cls=Option, group=group, **attributes)
 
 
-def added(options: Sequence[Any], command: Any) -> Any:
-    """Add options to a command, in their order."""
+def add_options(options: Sequence[Any], command: Any) -> Any:
+    """Add options to a command, in the given order."""
     for one in reversed(options):
         command = one(command)
     return command
 
 
+class Group(click.Group):
+    """A group that lists its commands in the order in which they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands in order."""
+        return list(self.commands)
+
+
 class Command(click.Command):
-    """A command whose help has groups and examples, and which refuses an option given twice."""
+    """A command with examples and groups of options in its help; it refuses repeated options."""
 
     def __init__(self, *arguments: Any, examples: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Count how often each option is given before any is read."""
+        """Refuse options that are given more than once, unless they may be repeated."""
         order = self.make_parser(ctx).parse_args(args=list(args))[2]
         for one in self.get_params(ctx):
             repeatable = isinstance(one, click.Option) and (one.multiple or one.is_flag)
             if order.count(one) > 1 and not repeatable:
                 raise click.UsageError(
-                    f"{one.opts[0]} is given {order.count(one)} times, and takes one value.", ctx
+                    f"{one.opts[0]} takes one value, got {order.count(one)}. Give it once.", ctx
                 )
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, then the options group by group."""
+        """Write the examples and then the options, group by group."""
         if self.examples:
             with formatter.section("Examples"):
                 for line in self.examples:

@@ -11,7 +11,7 @@ import click
 
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command, option
-from epiloss.cli.finish import Check, Written, chosen, close_gate, plain_checks
+from epiloss.cli.finish import Check, Output, given_options, plain_checks, report_gate
 from epiloss.cli.options import (
     GATE,
     column_options,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from epiloss.analysis.comparison import Comparison
 
 _SCORE = (
-    "Scores of a model: a column, or for several classes p0,p1 or 'p*'. Repeat it for each model, "
-    "also as NAME=COLUMN."
+    "Score column of a model, or p0,p1 or 'p*' for several classes. Repeat it for each model; "
+    "NAME=COLUMN names the model."
 )
 EXAMPLES = (
     "epiloss compare predictions.csv --label y --score p_old --score p_new",
@@ -38,54 +38,56 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(cls=Command, examples=EXAMPLES, short_help="Compare models on the same rows.")
 @click.argument("files", nargs=-1, required=True)
 @column_options(score=_SCORE)
 @estimation_options
 @memory_option()
 @output_options
-@option(GATE, "--baseline", help="Model that the others are compared with.  [default: the best score]")
+@option(GATE, "--baseline", help="Model to compare the others with.  [default: the best score]")
 @worse_option("a loss of another model is significantly larger than the baseline's")
 def compare(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
-    """Compare models on the same rows: which losses are smaller, and whether that may be chance.
+    """Compare the losses of models on the same rows, with intervals and p-values of the differences.
 
-    Either one file with a column of scores for each model, or a file for each model with the same
-    rows: in the same order, or matched by --row-id. Features are those of the first file.
+    Pass one file with a score column for each model, or one file for each model. Files must have the
+    same rows, in the same order or matched by --row-id. Features are taken from the first file.
     """
     from epiloss.analysis.comparison import compare as run_compare
 
     check_output(options, named_files(files))
-    written, worse = Written.take(options, files), options.pop("fail_worse")
+    output, worse = Output.take(options, files), options.pop("fail_worse")
     baseline, memory = options.pop("baseline"), options.pop("memory")
     with working("epiloss compare"):
         stage(f"reading {files[0]}")
         rows, models = _models(files, scores, take_columns(options), memory)
         data = rows.data("X", "subgroups", "sample_weight", "clusters", "display")
-        given = {**data, **chosen(options)}
+        given = {**data, **given_options(options)}
         result = run_compare(rows.labels, models, baseline=baseline, **given)
-        written.save(result)
+        output.save(result)
         checks = _checks(result) if worse else ()
-        written.show(result, gate=plain_checks(checks))
-    close_gate(checks)
+        output.show(result, gate=plain_checks(checks))
+    report_gate(checks)
 
 
 def _models(
     files: Sequence[str], scores: Sequence[str], columns: dict[str, Any], memory: str
 ) -> tuple[Rows, dict[str, Any]]:
-    """Return the rows and the scores of each model."""
+    """Return the rows, and the scores by model."""
     if len(files) > 1 and len(scores) > 1:
         raise click.UsageError(
-            f"Compare columns of one file, or one column of several files; got {len(scores)} times "
-            f"--score and {len(files)} files."
+            "Pass several --score columns of one file, or one --score column of several files; got "
+            f"{len(scores)} columns and {len(files)} files."
         )
     if len(files) == len(scores) == 1:
         raise click.UsageError(
-            "Two models are needed to compare: repeat --score for each, or name a file for each."
+            "There must be at least two models, got one. Repeat --score, or name a file for each model."
         )
     if len(files) == 1:
         named = {name: score_columns(files, [text]) for name, text in map(_named, scores)}
         if len(named) < len(scores):
-            raise click.UsageError("Models must have distinct names, as in --score old=p --score new=q.")
+            raise click.UsageError(
+                "Models must have distinct names. Name them as in --score old=p --score new=q."
+            )
         every = [column for names in named.values() for column in names]
         rows = read_rows(files, every, columns, memory)
         return rows, {name: rows.scores(names) for name, names in named.items()}
@@ -93,7 +95,7 @@ def _models(
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Return the name of a model and its columns."""
+    """Split NAME=COLUMN; a column alone is also the name of the model."""
     name, sign, column = text.partition("=")
     return (name, column) if sign and name and column else (text, text)
 
@@ -102,28 +104,28 @@ def _of_files(
     files: Sequence[str], scores: Sequence[str], columns: dict[str, Any], memory: str
 ) -> tuple[Rows, dict[str, Any]]:
     first = read_rows(files[:1], score_columns(files[:1], scores), columns, memory)
-    few = {**columns, "features": (), "subgroups": (), "display": (), "exclude": ()}
-    few |= {"sample_weight": None, "clusters": None}
+    only_scores = {**columns, "features": (), "subgroups": (), "display": (), "exclude": ()}
+    only_scores |= {"sample_weight": None, "clusters": None}
     models = {}
     for file in files:
         names = score_columns([file], scores)
-        rows = first if file == files[0] else read_rows([file], names, few, memory)
+        rows = first if file == files[0] else read_rows([file], names, only_scores, memory)
         name = os.path.splitext(os.path.basename(file))[0]
         models[name if name not in models else file] = _matched(rows, first).scores(names)
     if len(models) < len(files):
-        raise click.UsageError("Files of models must differ, got one of them twice.")
+        raise click.UsageError("Each file must be given once, got one of them twice.")
     return first, models
 
 
 def _matched(rows: Rows, first: Rows) -> Rows:
-    """Return rows in the order of those of the first file."""
+    """Return the rows in the order of the first file."""
     from epiloss.sources.arrow import arrow
 
     if rows is first:
         return rows
     if rows.n != first.n:
         raise DataError(
-            printable(f"{rows.name} must have the {first.n:,} rows of {first.name}, got {rows.n:,}. ")
+            printable(f"{rows.name} must have {first.n:,} rows like {first.name}, got {rows.n:,}. ")
             + "Predict the same rows with every model."
         )
     key = first.roles.row_id
@@ -140,8 +142,10 @@ def _matched(rows: Rows, first: Rows) -> Rows:
     matched = replace(rows, table=table)
     if not matched.labels.combine_chunks().equals(first.labels.combine_chunks()):
         raise DataError(
-            printable(f"{rows.name} must have the labels of {first.name} row by row, and differs. ")
-            + "Name a column that identifies rows with --row-id."
+            printable(
+                f"{rows.name} must have the same labels as {first.name} in each row, but differs. "
+            )
+            + "Pass --row-id to match the rows by a column."
         )
     return matched
 

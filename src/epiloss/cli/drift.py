@@ -9,7 +9,7 @@ import click
 
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command
-from epiloss.cli.finish import Check, Written, chosen, close_gate, plain_checks
+from epiloss.cli.finish import Check, Output, given_options, plain_checks, report_gate
 from epiloss.cli.options import (
     column_options,
     estimated_by,
@@ -29,7 +29,9 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(
+    cls=Command, examples=EXAMPLES, short_help="Test whether losses changed between two files."
+)
 @click.argument("reference")
 @click.argument("current")
 @column_options("subgroups", "display", "row-id")
@@ -51,15 +53,15 @@ EXAMPLES = (
 @output_options
 @worse_option("a loss is significantly larger than in the reference")
 def drift(reference: str, current: str, scores: tuple[str, ...], **options: Any) -> None:
-    """Test whether the losses changed between REFERENCE and CURRENT, two files of one model.
+    """Test whether a model's losses changed between two files, REFERENCE and CURRENT.
 
-    Regions are learned on the reference, and both are evaluated in them. For batch after batch, day
-    after day, use track: the p-values here are for one look.
+    Regions are learned on the reference and used for both files. The p-values are valid for a single
+    comparison; use epiloss track to monitor a model day after day.
     """
     from epiloss.analysis.drift import drift as run_drift
 
     check_output(options, named_files([reference, current]))
-    written, worse = Written.take(options, [reference, current]), options.pop("fail_worse")
+    output, worse = Output.take(options, [reference, current]), options.pop("fail_worse")
     memory, columns = options.pop("memory"), take_columns(options)
     with working("epiloss drift"):
         stage(f"reading {reference}")
@@ -74,11 +76,11 @@ def drift(reference: str, current: str, scores: tuple[str, ...], **options: Any)
                     **rows.data("X", "sample_weight", "clusters"),
                 }
             )
-        result = run_drift(*samples, **chosen(options))
-        written.save(result)
+        result = run_drift(*samples, **given_options(options))
+        output.save(result)
         checks = _checks(result) if worse else ()
-        written.show(result, gate=plain_checks(checks))
-    close_gate(checks)
+        output.show(result, gate=plain_checks(checks))
+    report_gate(checks)
 
 
 def _checks(result: Drift) -> Sequence[Check]:

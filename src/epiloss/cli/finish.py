@@ -1,4 +1,4 @@
-"""What every command does with its result: print it, write it, and set the exit code."""
+"""The last steps of every command: print the result, write files and set the exit code."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ import click
 
 from epiloss._progress import paused, stage
 from epiloss.cli.output import show, write
-from epiloss.cli.wording import spoken
+from epiloss.cli.wording import with_switches
 
 EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
-_ASIDES = ("note: ", "Left out: ")  # lines that speak of options
+_LINES_WITH_OPTIONS = ("note: ", "Left out: ")  # these lines name Python options
 
 
 class Result(Protocol):
-    """What all results can do."""
+    """The methods that all results share."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return plain Python values."""
 
     def to_json(self, path: Any = None) -> str:
-        """Return JSON, and write it."""
+        """Return JSON, and write it if a path is given."""
 
     def to_html(self, path: Any = None, **header: Any) -> str:
-        """Return a page, and write it."""
+        """Return an HTML page, and write it if a path is given."""
 
 
 class Check(Protocol):
-    """What a gate looked at."""
+    """One comparison of a gate."""
 
     @property
     def failed(self) -> bool:
-        """Tell whether it fails the gate."""
+        """Whether the gate fails."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return plain Python values."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """Where a result goes, as the shared options say."""
+class Output:
+    """Where a result is printed and written."""
 
     as_json: bool
     output: str | None
@@ -53,8 +53,8 @@ class Written:
     header: dict[str, str]
 
     @classmethod
-    def take(cls, options: dict[str, Any], files: Sequence[str] = ()) -> Written:
-        """Take these options out of all that were given; ``files`` are what is read."""
+    def take(cls, options: dict[str, Any], files: Sequence[str] = ()) -> Output:
+        """Remove the output options from ``options``; ``files`` are the inputs."""
         options.pop("force", None)
         header = {name: options.pop(name, None) for name in ("title", "model")}
         header["data"] = ", ".join(map(os.path.basename, files)) or None
@@ -63,7 +63,7 @@ class Written:
         return cls(options.pop("as_json"), options.pop("output"), options.pop("report"), given)
 
     def save(self, result: Result) -> None:
-        """Write the files that were asked for."""
+        """Write the JSON and the report."""
         if self.output:
             stage(f"writing {self.output}")
             write(self.output, result.to_json)
@@ -72,19 +72,21 @@ class Written:
             write(self.report, lambda path: result.to_html(path, **self.header))
 
     def show(self, result: Result, *others: Any, **further: Any) -> None:
-        """Print the result and ``others`` as text, or the result and ``further`` parts as JSON."""
+        """Print the result with ``others`` as text, or with the ``further`` keys as JSON."""
         if self.as_json:
             plain = result.to_dict() | {name: part for name, part in further.items() if part}
             text = json.dumps(plain, indent=1, allow_nan=False)
         else:
             lines = "\n\n".join(str(one) for one in (result, *others) if one is not None).splitlines()
-            text = "\n".join(spoken(one) if one.startswith(_ASIDES) else one for one in lines)
+            text = "\n".join(
+                with_switches(line) if line.startswith(_LINES_WITH_OPTIONS) else line for line in lines
+            )
         with paused():
             show(text)
 
 
-def close_gate(checks: Sequence[Check]) -> None:
-    """Say what the gate found, and exit with its code where a check fails."""
+def report_gate(checks: Sequence[Check]) -> None:
+    """Print the outcome of each check, and exit with the gate's code if one failed."""
     with paused():
         for one in checks:
             click.echo(f"Gate {'failed' if one.failed else 'passed'}: {one}", err=True)
@@ -92,8 +94,8 @@ def close_gate(checks: Sequence[Check]) -> None:
         sys.exit(EXIT_GATE)
 
 
-def chosen(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that were given; all others have the defaults of the Python call."""
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given; all others keep the defaults of the Python call."""
     from epiloss.partition import Tree
 
     several = ("features", "classes")
@@ -106,5 +108,5 @@ def chosen(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_checks(checks: Sequence[Check]) -> list[dict[str, Any]]:
-    """Return the checks of a gate for JSON."""
+    """Return the checks as plain values for JSON."""
     return [one.to_dict() for one in checks]

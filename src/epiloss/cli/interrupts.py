@@ -1,4 +1,4 @@
-"""Ctrl-C: it stops a command whenever it is pressed, and is never lost."""
+"""Ctrl-C stops a command at any time and is never lost."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SECONDS = 0.02  # after which what could not be interrupted is tried again
-# where modules are loaded, and where texts are run that make classes
-_LOADING = ("<frozen importlib._bootstrap>", "<string>")
+_RETRY_SECONDS = 0.02  # wait before interrupting again
+# code that runs while modules are imported and while dataclasses and the like are generated
+_IMPORTING = ("<frozen importlib._bootstrap>", "<string>")
 
 
 @contextmanager
 def interruptible(home: str) -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C below ``home``, a file or folder, as soon as it cannot get lost.
+    """Raise KeyboardInterrupt on Ctrl-C in code called from ``home``, a file or folder.
 
-    A module that is being loaded may print it or make another error of it, so it waits until that is
-    done; while ``home`` itself loads modules, what was set before decides. Where C code calls Python
-    and drops it, it comes again.
+    A module that is being imported may swallow the interrupt or turn it into another error, so it is
+    delayed until the import is done. While ``home`` itself imports modules, the previous handler
+    decides. If C code calls Python and drops the interrupt, it is raised again.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield  # no thread but the main one may set it; and jobs in the background ignore it
+        yield  # only the main thread may set a handler, and background jobs ignore Ctrl-C
         return
     hook = sys.unraisablehook
 
     def stop(number: int, frame: FrameType | None) -> None:
         below = _files_below(home, frame)
-        if below and below[-1] in _LOADING:
-            before(number, frame)  # the command loads what it needs: nothing has begun
-        elif not set(below).isdisjoint(_LOADING):
-            _try_again()
+        if below and below[-1] in _IMPORTING:
+            before(number, frame)  # the command is still importing modules and has not started to work
+        elif not set(below).isdisjoint(_IMPORTING):
+            _retry()
         else:
             raise KeyboardInterrupt
 
     def unraisable(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            _try_again()
+            _retry()
         else:
             hook(dropped)
 
@@ -55,7 +55,7 @@ def interruptible(home: str) -> Iterator[None]:
 
 
 def _files_below(home: str, frame: FrameType | None) -> list[str]:
-    """Return the files of what runs, the innermost first, up to what ``home`` called."""
+    """Return the files of the frames that ``home`` called, the innermost first."""
     files = []
     while frame is not None and not frame.f_code.co_filename.startswith(home):
         files.append(frame.f_code.co_filename)
@@ -63,7 +63,7 @@ def _files_below(home: str, frame: FrameType | None) -> list[str]:
     return files
 
 
-def _try_again() -> None:
-    timer = threading.Timer(_SECONDS, _thread.interrupt_main)
+def _retry() -> None:
+    timer = threading.Timer(_RETRY_SECONDS, _thread.interrupt_main)
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""The options that commands share, in groups; what is not given has the default of the Python call."""
+"""Options shared by several commands; their defaults are those of the Python calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from epiloss.cli.command import added, option
+from epiloss.cli.command import add_options, option
 
-CHOICES = {  # as in estimation/options.py and the like, which take too long to load for --help
+CHOICES = {  # copied from estimation/options.py, which would slow down --help
     "task": ["binary", "top-label", "classwise", "joint"],
     "rule": ["brier", "log"],
     "method": ["twin", "crossfit", "partition", "paper"],
@@ -19,13 +19,13 @@ CHOICES = {  # as in estimation/options.py and the like, which take too long to 
     "recalibrate": ["isotonic", "sigmoid", "temperature", "beta", "vector"],
 }
 _HELP = {
-    "task": "What a prediction claims.  [default: binary; top-label for several classes]",
+    "task": "Which probabilities to audit.  [default: binary; top-label for several classes]",
     "rule": "Proper scoring rule.  [default: brier]",
-    "method": "How the grouping loss is estimated.  [default: twin]",
-    "strategy": "Level sets of equal width or of equal mass.  [default: uniform]",
-    "partition": "How regions are learned.  [default: tree]",
+    "method": "Estimator of the grouping loss.  [default: twin]",
+    "strategy": "Level sets of equal width (uniform) or equal size (quantile).  [default: uniform]",
+    "partition": "How to learn regions.  [default: tree]",
     "curve": "Calibration curve.  [default: local-linear]",
-    "recalibrate": "Also audit the recalibrated scores.",
+    "recalibrate": "Also audit the scores after this recalibration.",
 }
 COLUMNS, ESTIMATE, FILES = "Columns", "Estimation", "Reading files"
 OUTPUT, GATE, REPAIR = "Output", "Gate", "Repair"
@@ -33,28 +33,28 @@ _FILE = click.Path(dir_okay=False)
 
 
 _NUMBERS: Mapping[str, tuple[type, str]] = {
-    "n-bins": (int, "Number of level sets of the score.  [default: 15]"),
-    "region-ratio": (float, "Learning rows per region.  [default: 12]"),
+    "n-bins": (int, "Number of level sets.  [default: 15]"),
+    "region-ratio": (float, "Number of learning rows per region.  [default: 12]"),
     "split": (float, "Fraction of rows used for learning.  [default: 0.5]"),
-    "repeats": (int, "Number of splits to average.  [default: 1]"),
+    "repeats": (int, "Number of random splits to average over.  [default: 1]"),
     "confidence-level": (float, "Confidence level of intervals.  [default: 0.95]"),
     "tolerance": (
         float,
-        "Losses matter from this share of the base rate's score on.  [default: 0.01]",
+        "Smallest loss that matters, as a fraction of the base rate's score.  [default: 0.01]",
     ),
     "seed": (int, "Random seed.  [default: 0]"),
-    "jobs": (int, "Threads or processes; -1 for all cores."),
+    "jobs": (int, "Number of threads or processes; -1 uses all cores."),
 }
 _IN_PYTHON = {"seed": "random_state", "jobs": "n_jobs"}
 
 
 def estimation_options(command: Any) -> Any:
-    """Add all options that say how to estimate."""
+    """Add all options for the estimation."""
     return estimated_by(*CHOICES, *_NUMBERS)(command)
 
 
 def estimated_by(*names: str) -> Callable[[Any], Any]:
-    """Return what adds some of the options that say how to estimate."""
+    """Return a decorator that adds the named options for the estimation."""
     options = [
         option(ESTIMATE, f"--{name}", type=click.Choice(choices), help=_HELP[name])
         for name, choices in CHOICES.items()
@@ -62,118 +62,120 @@ def estimated_by(*names: str) -> Callable[[Any], Any]:
     ]
     for name, (kind, text) in _NUMBERS.items():
         if name in names:
-            called = filter(None, [_IN_PYTHON.get(name)])
-            options.append(option(ESTIMATE, f"--{name}", *called, type=kind, help=text))
-    return lambda command: added(options, command)
+            python_name = filter(None, [_IN_PYTHON.get(name)])
+            options.append(option(ESTIMATE, f"--{name}", *python_name, type=kind, help=text))
+    return lambda command: add_options(options, command)
 
 
 def column_options(
     *left_out: str, score: str | None = None, required: bool = True
 ) -> Callable[[Any], Any]:
-    """Return what adds the options that name columns; ``score`` is the help of that option.
+    """Return a decorator that adds the options for columns, except those ``left_out``.
 
-    Label and score are ``required`` unless they can be found in the data.
+    ``score`` is the help of ``--score``. Label and score are ``required`` unless the command can find
+    them in the data.
     """
-    usual = "" if required else "  [default: of a log, or one with a usual name]"
+    found = "" if required else "  [default: a common name such as 'label'; not needed for logs]"
     options = {
-        "label": {"required": required, "help": f"Column of labels.{usual}"},
+        "label": {"required": required, "help": f"Column with the labels.{found}"},
         "score": None,
         "feature": {
             "multiple": True,
-            "help": "Column of features; default: all others. May be repeated.",
+            "help": "Feature column. May be repeated.  [default: all other columns]",
         },
         "exclude": {"multiple": True, "help": "Column to ignore. May be repeated."},
         "subgroups": {
             "multiple": True,
-            "help": "Column of subgroups (sex, hospital) to audit by. May be repeated.",
+            "help": "Column with subgroups (sex, hospital) to audit one by one. May be repeated.",
         },
-        "weight": {"help": "Column of sample weights."},
-        "clusters": {"help": "Column of clusters (patients, users) of dependent rows."},
+        "weight": {"help": "Column with sample weights."},
+        "clusters": {
+            "help": "Column with the cluster (patient, user) of each row, if rows are dependent."
+        },
         "display": {
             "multiple": True,
-            "help": "Column to show of rows in the report; not a feature.",
+            "help": "Column to show for example rows of the report; not a feature. May be repeated.",
         },
         "pos-label": {"help": "Label of the positive class."},
-        "class": {"multiple": True, "help": "Class of each score column, in order."},
-        "drop-missing": {"is_flag": True, "help": "Leave out rows without a score or a label."},
+        "class": {"multiple": True, "help": "Class of each score column, in order. May be repeated."},
+        "drop-missing": {"is_flag": True, "help": "Leave out rows whose score or label is missing."},
         "logits": None,
-        "row-id": {"help": "Column that identifies rows; not a feature."},
+        "row-id": {"help": "Column that identifies rows; not used as a feature."},
     }
     own_names = {"feature": "features", "weight": "sample_weight", "class": "classes"}
-    whole = {"score": score_option(score, required=required), "logits": logits_option()}
+    complete = {"score": score_option(score, required=required), "logits": logits_option()}
 
     def one(name: str, attributes: Any) -> Any:
         if attributes is None:
-            return whole[name]
+            return complete[name]
         return option(COLUMNS, f"--{name}", *filter(None, [own_names.get(name)]), **attributes)
 
     chosen = [one(name, attributes) for name, attributes in options.items() if name not in left_out]
-    return lambda command: added(chosen, command)
+    return lambda command: add_options(chosen, command)
 
 
 def score_option(text: str | None = None, *, required: bool = True) -> Callable[[Any], Any]:
-    """Return the option for columns of scores."""
-    text = text or "Column of scores; of several classes: repeat it, p0,p1 or 'p*'."
+    """Return the option for the score columns."""
+    text = text or "Column with the scores. For several classes repeat it, or pass p0,p1 or 'p*'."
     names = ("--score", "scores")
     return option(COLUMNS, *names, required=required, multiple=True, help=text)
 
 
 def logits_option() -> Callable[[Any], Any]:
-    """Return the option for scores that are logits."""
-    text = "Scores are logits: make them probabilities."
+    """Return the option to convert logits."""
+    text = "The scores are logits; convert them to probabilities."
     return option(COLUMNS, "--logits", is_flag=True, help=text)
 
 
 def file_options(command: Any) -> Any:
-    """Add the options that say how files are read in passes."""
+    """Add the options for reading files in passes."""
     options = [
         option(
             FILES,
             "--engine",
             default="local",
             show_default=True,
-            help="Where files are read: local; dask, spark or ray, also with :ADDRESS.",
+            help="Engine that reads files: local, dask, spark or ray; add :ADDRESS for a cluster.",
         ),
         memory_option(),
         option(
             FILES,
             "--checkpoint",
             type=click.Path(file_okay=False),
-            help="Folder to resume from if killed.",
+            help="Folder for checkpoints, from which an interrupted run resumes.",
         ),
     ]
-    return added(options, command)
+    return add_options(options, command)
 
 
 def sql_option() -> Callable[[Any], Any]:
-    """Return the option for the query of a database file."""
-    text = "Query of a DuckDB or SQLite database file: its rows are read."
+    """Return the option to query a database file."""
+    text = "Query that selects the rows of a DuckDB or SQLite file."
     return option(FILES, "--sql", metavar="QUERY", help=text)
 
 
 def memory_option() -> Callable[[Any], Any]:
-    """Return the option for the memory that data may take."""
-    names = ("--memory",)
-    return option(FILES, *names, default="2GB", show_default=True, help="Memory limit.")
+    """Return the option to limit memory."""
+    return option(FILES, "--memory", default="2GB", show_default=True, help="Memory limit.")
 
 
 def output_options(command: Any) -> Any:
-    """Add the options that say what every command prints and writes."""
+    """Add the options for the output of every command."""
     options = [
         option(OUTPUT, "--json", "as_json", is_flag=True, help="Print JSON instead of text."),
-        option(OUTPUT, "--output", type=_FILE, help="Also write the JSON here."),
-        option(OUTPUT, "--report", type=_FILE, help="Also write a report page (HTML) here."),
+        option(OUTPUT, "--output", type=_FILE, help="Also write the JSON to this file."),
+        option(OUTPUT, "--report", type=_FILE, help="Also write an HTML report to this file."),
         *page_options(),
         force_option(),
     ]
-    return added(options, command)
+    return add_options(options, command)
 
 
 def page_options() -> list[Callable[[Any], Any]]:
-    """Return the options for the header of a page."""
+    """Return the options for the header of a report."""
     return [
-        option(OUTPUT, "--title", help="Title of the report page."),
-        option(OUTPUT, "--model", help="Name of the model, for the report page."),
+        option(OUTPUT, "--title", help="Title of the report."),
+        option(OUTPUT, "--model", help="Name of the model, shown in the report."),
     ]
 
 
@@ -183,20 +185,20 @@ def force_option() -> Callable[[Any], Any]:
 
 
 def metrics_option(command: Any) -> Any:
-    """Add the option to print familiar numbers too."""
-    text = "Also print accuracy, AUC, ECE and other familiar metrics."
+    """Add the option to print common metrics."""
+    text = "Also print accuracy, AUC, ECE and other common metrics."
     return option(OUTPUT, "--metrics", is_flag=True, help=text)(command)
 
 
 def repair_options(command: Any) -> Any:
-    """Add the options that repair scores after the audit."""
+    """Add the options to repair scores after the audit."""
     options = [
         option(
             REPAIR,
             "--repair",
             type=_FILE,
-            help="Also repair on half of the rows, measure on the others and write these with their "
-            "repaired scores here.",
+            help="Fit a repair on half of the rows, evaluate it on the other half, and write that half "
+            "with its repaired scores to this file.",
         ),
         option(
             REPAIR,
@@ -204,41 +206,42 @@ def repair_options(command: Any) -> Any:
             type=click.Choice(["boosted", "regions"]),
             default="boosted",
             show_default=True,
-            help="How the repair corrects scores.",
+            help="Correct scores by boosted trees or region by region.",
         ),
-        option(REPAIR, "--save-repair", type=_FILE, help="Write the repair itself (JSON)."),
+        option(REPAIR, "--save-repair", type=_FILE, help="Save the repair for epiloss apply (JSON)."),
     ]
-    return added(options, command)
+    return add_options(options, command)
 
 
 def gate_options(command: Any) -> Any:
-    """Add the options that make an audit a gate."""
+    """Add the options that turn an audit into a gate."""
     options = [
         option(
             GATE,
             "--fail-above",
             multiple=True,
             metavar="[LOSS=]LIMIT",
-            help="Exit with code 3 if a loss (grouping; calibration=, score=) is significantly above "
-            "a limit: the low end of its interval. May be repeated.",
+            help="Exit with code 3 if a loss is significantly above LIMIT: the lower end of its "
+            "interval exceeds it. LOSS is grouping (the default), calibration or score. May be "
+            "repeated.",
         ),
         option(
             GATE,
             "--baseline",
             type=_FILE,
-            help="JSON of an earlier audit (--output): exit with code 3 if a loss is significantly "
-            "larger than there.",
+            help="JSON of an earlier audit (written by --output). Exit with code 3 if a loss is "
+            "significantly larger than in that audit.",
         ),
         option(
             GATE,
             "--margin",
             type=float,
-            help="How much larger than in the baseline a loss may be.  [default: 0]",
+            help="Increase over the baseline to tolerate.  [default: 0]",
         ),
     ]
-    return added(options, command)
+    return add_options(options, command)
 
 
 def worse_option(text: str) -> Callable[[Any], Any]:
-    """Return the option to exit with the gate's code where something got worse."""
+    """Return the option to fail the gate if something got worse."""
     return option(GATE, "--fail-worse", is_flag=True, help=f"Exit with code 3 if {text}.")

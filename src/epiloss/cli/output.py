@@ -1,4 +1,4 @@
-"""What commands write: results, repairs and progress, each wholly or not at all."""
+"""Files that commands read and write; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from epiloss.repair.evaluate import RepairResult
 
 
-def repaired(
+def repair_scores(
     result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...], source: Any
 ) -> RepairResult:
-    """Repair, measure, and write what was asked for, with the columns of the source."""
+    """Fit and evaluate a repair, and write the files that the options name."""
     from epiloss.repair import RegionRecalibrator
     from epiloss.sources.whole_files import write_table
 
@@ -42,7 +42,7 @@ def repaired(
 
 
 def _columns_of_rows(source: Any, rows: Any, added: Sequence[str], path: str) -> dict[str, Any]:
-    """Return the columns of some rows, in order, of a source; none of the bundled data."""
+    """Return the columns of the given rows of a source, in order; none if there is no source."""
     if source is None:
         return {}
     from epiloss.sources.arrow import arrow
@@ -64,24 +64,24 @@ def _columns_of_rows(source: Any, rows: Any, added: Sequence[str], path: str) ->
 
 
 def note_lost_columns(schema: Any, path: str) -> None:
-    """Say which columns are not written again."""
+    """Print a note about columns that the output format cannot hold."""
     from epiloss.sources.kept_columns import lost_columns
 
     lost = printable(", ".join(map(repr, lost_columns(schema, path))))
     if lost:
         with paused():
             click.echo(
-                f"note: CSV cannot hold lists, so {lost} is left out. Write Parquet to keep it.",
+                f"note: CSV cannot hold lists, so the output lacks {lost}. Write Parquet to keep them.",
                 err=True,
             )
 
 
 def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]:
-    """Return repaired scores under the names of the given ones."""
+    """Return the repaired scores, named after the score columns."""
     scores, positive = loop.scores, loop.repair.positive_
     if len(names) == 1:
         columns = [scores]
-    elif scores.ndim == 1:  # of two classes the positive one's is audited
+    elif scores.ndim == 1:  # with two classes only the score of the positive class is repaired
         columns = [scores if k == positive else 1 - scores for k in range(2)]
     else:
         columns = list(scores.T)
@@ -89,28 +89,28 @@ def _score_columns(names: tuple[str, ...], loop: RepairResult) -> dict[str, Any]
 
 
 def write(path: str, save: Callable[[str], object]) -> None:
-    """Write a file, or say why it cannot be written."""
+    """Write a file, or raise an error that says why it cannot be written."""
     try:
         save(path)
     except BrokenPipeError as error:
-        raise DataError(f"cannot write {path!r}: its reader has gone.") from error
+        raise DataError(f"cannot write {path!r}: the process that reads it has exited.") from error
     except OSError as error:
-        kept = "" if _is_special(path) else " It is as it was before."
+        kept = "" if _is_special(path) else " The file was not changed."
         raise DataError(f"cannot write {path!r}: {_reason(error)}.{kept}") from error
 
 
 def show(text: str) -> None:
-    """Print on the standard output, or say why it cannot be."""
+    """Print to standard output, or raise an error that says why this failed."""
     stream = getattr(sys.stdout, "buffer", None)
     try:
-        if isinstance(stream, io.RawIOBase):  # PYTHONUNBUFFERED: print would lose what does not fit
+        if isinstance(stream, io.RawIOBase):  # with PYTHONUNBUFFERED a partial write would be lost
             _write_all(stream, f"{text}\n".encode())
         else:
             click.echo(text)
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise DataError(f"cannot write to the standard output: {_reason(error)}.") from error
+        raise DataError(f"cannot write to standard output: {_reason(error)}.") from error
 
 
 def _write_all(stream: io.RawIOBase, left: bytes) -> None:
@@ -119,40 +119,40 @@ def _write_all(stream: io.RawIOBase, left: bytes) -> None:
 
 
 def _reason(error: OSError) -> str:
-    return error.strerror or str(error).rstrip(".")  # pyarrow gives no number
+    return error.strerror or str(error).rstrip(".")  # errors of pyarrow have no strerror
 
 
 def check_output(options: Mapping[str, Any], inputs: Sequence[str] = ()) -> None:
-    """Refuse to overwrite what is read or what is there, and folders that are not, before any work."""
+    """Check the output paths before any work: no input, no existing file, no missing folder."""
     given = {name: options.get(name) for name in ("output", "report", "repair", "save_repair", "chart")}
     paths = {f"--{name.replace('_', '-')}": path for name, path in given.items() if path}
     for path in paths.values():
         if any(_holds(one, path) for one in inputs):
-            raise click.UsageError(f"{path!r} is read, and may not be written too. Name another file.")
+            raise click.UsageError(f"outputs must not be inputs, got {path!r}. Name another file.")
         special = _is_special(path)
         if _is_standard_output(path) and not special:
-            raise click.UsageError(f"{path!r} is the standard output already. Name another file.")
+            raise click.UsageError(f"{path!r} is already standard output. Name another file.")
         if os.path.exists(path) and not special and not options["force"]:
-            raise click.UsageError(f"{path!r} exists already. Use --force to overwrite it.")
+            raise click.UsageError(f"{path!r} already exists. Use --force to overwrite it.")
         if not Path(os.path.realpath(path)).parent.is_dir():
-            raise DataError(f"cannot write {path!r}: its folder does not exist. Make it first.")
+            raise DataError(f"cannot write {path!r}: its folder does not exist. Create it first.")
     for (one, path), (other, also) in itertools.combinations(paths.items(), 2):
         if _is_same(path, also) and not _is_special(path):
             raise click.UsageError(f"{one} and {other} must differ, got {path!r} for both.")
 
 
 def _is_special(path: str) -> bool:
-    """Tell whether a path leads to what is no regular file, or say why it cannot be written."""
+    """Tell whether a path is a device or a pipe, or raise an error if it cannot be written."""
     from epiloss._saving import is_special
 
     try:
         return is_special(path)
-    except OSError as error:  # such as a name that is too long
+    except OSError as error:  # for example, the name is too long
         raise DataError(f"cannot write {path!r}: {_reason(error)}.") from error
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Tell whether two paths lead to one file, which need not exist yet."""
+    """Tell whether two paths are the same file, which need not exist yet."""
     if os.path.exists(path) and os.path.exists(other):
         return os.path.samefile(path, other)
     return os.path.realpath(path) == os.path.realpath(other)
@@ -166,7 +166,7 @@ def _is_standard_output(path: str) -> bool:
 
 
 def named_files(names: Sequence[str]) -> list[str]:
-    """Return files and folders that are named, also by patterns."""
+    """Return the local files and folders that match the given names and patterns."""
     from epiloss.sources.addresses import local_name
 
     here = [str(local_name(name)) for name in names]
@@ -174,22 +174,23 @@ def named_files(names: Sequence[str]) -> list[str]:
 
 
 def opened(files: Sequence[str], scores: Sequence[str], sql: str | None = None) -> tuple[Any, list[str]]:
-    """Return the files, or the table of what can be read only once, and its columns of scores.
+    """Return the source and its score columns.
 
-    With ``sql`` it is the query of a database file.
+    The source is a table if the input can be read only once, the result of the query ``sql`` if there
+    is one, and otherwise the names of the files.
     """
     from epiloss.sources.addresses import local_name
     from epiloss.sources.tables import named_columns, with_query
     from epiloss.sources.whole_files import read_whole
 
     names = [local_name(name) for name in files]
-    alone = read_whole(names[0]) if len(names) == 1 else None
-    source = with_query(names if alone is None else alone, sql)
+    table = read_whole(names[0]) if len(names) == 1 else None
+    source = with_query(names if table is None else table, sql)
     return source, named_columns(source, scores, "score")
 
 
 def _holds(given: str, path: str) -> bool:
-    """Tell whether a file is the one that is given, or lies in the folder that is."""
+    """Tell whether ``path`` is the given file or lies in the given folder."""
     if not (os.path.exists(given) and os.path.exists(path)):
         return False
     return os.path.samefile(given, path) or Path(given).resolve() in Path(path).resolve().parents

@@ -8,7 +8,7 @@ import click
 
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command, option
-from epiloss.cli.finish import Written, chosen
+from epiloss.cli.finish import Output, given_options
 from epiloss.cli.options import column_options, estimation_options, file_options, output_options
 from epiloss.cli.output import check_output, named_files, opened
 
@@ -19,38 +19,38 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(cls=Command, examples=EXAMPLES, short_help="Estimate the cost of decisions.")
 @click.argument("files", nargs=-1, required=True)
 @column_options()
-@option(_COSTS, "--cost-fp", type=float, help="Cost of acting in vain.  [default: 1]")
-@option(_COSTS, "--cost-fn", type=float, help="Cost of not acting where it was due.  [default: 1]")
+@option(_COSTS, "--cost-fp", type=float, help="Cost of a false positive.  [default: 1]")
+@option(_COSTS, "--cost-fn", type=float, help="Cost of a false negative.  [default: 1]")
 @option(
     _COSTS,
     "--threshold",
     type=float,
-    help="Score from which on one acts.  [default: the best one at these costs]",
+    help="Act on scores of at least this value.  [default: optimal at these costs]",
 )
 @estimation_options
 @file_options
 @output_options
 def regret(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
-    """Estimate what decisions by the scores in FILES cost, and what recalibration and repair would save.
+    """Estimate the cost of decisions by the scores, and what recalibration and repair would save.
 
-    Costs are in your own units, per row.
+    Costs are per row, in the units of --cost-fp and --cost-fn.
     """
     from epiloss.analysis.regret import regret as run_regret
     from epiloss.streaming.run import audit_table
 
     check_output(options, named_files(files))
-    written = Written.take(options, files)
+    output = Output.take(options, files)
     names = ("cost_fp", "cost_fn", "threshold")
     costs = {name: options.pop(name) for name in names}
     with working("epiloss regret"):
         stage(f"reading {files[0]}")
         source, columns = opened(files, scores)
-        audited = audit_table(source, score=columns, **chosen(options))
-        stage("learning what a repair would save")
+        audited = audit_table(source, score=columns, **given_options(options))
+        stage("estimating what a repair would save")
         given = {name: one for name, one in costs.items() if one is not None}
         result = run_regret(audited, **given)
-        written.save(result)
-        written.show(result)
+        output.save(result)
+        output.show(result)

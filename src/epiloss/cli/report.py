@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from epiloss.cli.command import Command, option
-from epiloss.cli.finish import Written
+from epiloss.cli.finish import Output
 from epiloss.cli.options import OUTPUT, force_option, page_options
 from epiloss.cli.output import check_output
 
@@ -18,22 +18,28 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(cls=Command, examples=EXAMPLES, short_help="Write an HTML report from saved JSON.")
 @click.argument("saved", type=click.Path(dir_okay=False))
-@option(OUTPUT, "--json", "as_json", is_flag=True, help="Print JSON, in the schema of this version.")
+@option(
+    OUTPUT,
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the result as JSON, in the schema of this version.",
+)
 @option(
     OUTPUT,
     "--report",
     type=click.Path(dir_okay=False),
-    help="The page to write.  [default: SAVED, ending in .html]",
+    help="Report to write.  [default: SAVED with the suffix .html]",
 )
 @page_options()[0]
 @page_options()[1]
 @force_option()
 def report(saved: str, **options: Any) -> None:
-    """Write a report page from SAVED, the JSON that another command wrote with --output.
+    """Write an HTML report from SAVED, the JSON that another command wrote with --output.
 
-    The page has no rows of the data, as the JSON has none.
+    The JSON has no rows of the data, so the report shows no example rows.
     """
     from epiloss.analysis.saved import load_result
 
@@ -41,9 +47,9 @@ def report(saved: str, **options: Any) -> None:
         options["report"] = f"{os.path.splitext(saved)[0]}.html"
     check_output(options, [saved])
     result = load_result(saved)
-    written = Written.take({"output": None, **options})
-    written.save(result)
-    if written.as_json:
-        written.show(result)
-    if written.report:
-        click.echo(f"Report written: {written.report}", err=True)
+    output = Output.take({"output": None, **options})
+    output.save(result)
+    if output.as_json:
+        output.show(result)
+    if output.report:
+        click.echo(f"Report written: {output.report}", err=True)

@@ -1,4 +1,4 @@
-"""Files read into memory, for the commands that need all rows at once."""
+"""Reading files into memory, for commands that need all rows at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 
 from epiloss.errors import DataError, printable
 
-# what options that name columns are called where they are read
-_NAMED = ("label", "features", "exclude", "subgroups", "sample_weight", "clusters", "display", "row_id")
+# options that name columns, as choose_roles calls them
+_COLUMN_OPTIONS = (
+    "label",
+    "features",
+    "exclude",
+    "subgroups",
+    "sample_weight",
+    "clusters",
+    "display",
+    "row_id",
+)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table in memory, and which column plays which part."""
+    """A table in memory and the roles of its columns."""
 
     name: str
     table: Any
@@ -32,15 +41,15 @@ class Rows:
         return self.table.column(self.roles.label)
 
     def scores(self, names: Sequence[str]) -> Any:
-        """Return one column of scores, or several as a table."""
+        """Return one score column as an array, or several as a table."""
         return self.table.column(names[0]) if len(names) == 1 else self.table.select(list(names))
 
     def column(self, name: str) -> Any:
-        """Return another column as NumPy has it."""
+        """Return a column as a NumPy array."""
         return self.table.column(name).to_numpy()
 
     def data(self, *names: str) -> dict[str, Any]:
-        """Return what the calls in Python take beside labels and scores, those of ``names``."""
+        """Return the arguments of the Python call that are in ``names``: X, subgroups and so on."""
         roles = self.roles
         features = self.table.select(list(roles.features)) if roles.features else None
         known = {
@@ -54,8 +63,8 @@ class Rows:
 
 
 def take_columns(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options that name columns out of all options."""
-    named = {name: options.pop(name) for name in _NAMED if name in options}
+    """Remove the options that name columns from ``options`` and return them."""
+    named = {name: options.pop(name) for name in _COLUMN_OPTIONS if name in options}
     several = ("exclude", "subgroups", "display")
     return {
         **dict.fromkeys(("sample_weight", "clusters", "row_id")),
@@ -72,7 +81,7 @@ def read_rows(
     memory: str,
     others: Sequence[str] = (),
 ) -> Rows:
-    """Read files; ``others`` are columns with a use of their own, which are no features."""
+    """Read files; ``others`` are columns that the command needs but that are not features."""
     from epiloss._progress import stage
     from epiloss.cli.output import opened
     from epiloss.sources.tables import open_source
@@ -88,7 +97,7 @@ def read_rows(
         column(dict.fromkeys(source.schema.names), one, "date")
     exclude = (*columns["exclude"], *others)
     roles = choose_roles(source.schema, scores=scores, **{**columns, "exclude": exclude})
-    Layout.of(source, roles)  # which says what type a column cannot have
+    Layout.of(source, roles)  # raises an error for columns of an unsupported type
     used = list(dict.fromkeys([*roles.survey, *others]))
     return Rows(name, _read(source, used, limit, name), roles)
 
@@ -102,7 +111,7 @@ def _read(source: Any, columns: list[str], limit: int, name: str) -> Any:
             size += batch.nbytes
             if size > limit:
                 raise DataError(
-                    printable(f"{name} must fit into memory, and takes more than {limit:,} bytes. ")
+                    printable(f"{name} must fit into memory, but takes more than {limit:,} bytes. ")
                     + "Raise --memory, or leave out columns with --exclude."
                 )
             batches.append(batch)
@@ -112,7 +121,7 @@ def _read(source: Any, columns: list[str], limit: int, name: str) -> Any:
 
 
 def score_columns(files: Sequence[str], scores: Sequence[str]) -> list[str]:
-    """Return the columns of scores that are named one by one or by a pattern."""
+    """Return the names of the score columns, with patterns resolved."""
     from epiloss.cli.output import opened
 
     return opened(files, scores)[1]

@@ -9,7 +9,7 @@ import click
 
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command, option
-from epiloss.cli.finish import Written, chosen, close_gate, plain_checks
+from epiloss.cli.finish import Output, given_options, plain_checks, report_gate
 from epiloss.cli.options import (
     OUTPUT,
     column_options,
@@ -33,19 +33,19 @@ EXAMPLES = (
 )
 
 
-@click.command(cls=Command, examples=EXAMPLES)
+@click.command(cls=Command, examples=EXAMPLES, short_help="Monitor a model over time.")
 @click.argument("files", nargs=-1, required=True)
-@option(_TIME, "--date", required=True, help="Column of dates or of batches, which come in order.")
+@option(_TIME, "--date", required=True, help="Column with the date, or the number of the batch.")
 @option(
     _TIME,
     "--until",
-    help="Rows up to this date are the reference; without it, the first file is.",
+    help="Last date of the reference.  [default: the first file is the reference]",
 )
 @option(
     _TIME,
     "--by",
     type=click.Choice(["day", "week", "month", "value"]),
-    help="What is one batch.  [default: a day of dates, each value of anything else]",
+    help="Length of a batch.  [default: a day for dates, otherwise each value]",
 )
 @column_options("display", "row-id")
 @estimated_by("task", "rule", "confidence-level", "seed")
@@ -55,20 +55,19 @@ EXAMPLES = (
     OUTPUT,
     "--chart",
     type=click.Path(dir_okay=False),
-    help="Also draw score and evidence over time here (PNG, SVG or PDF).",
+    help="Also draw the score and the evidence over time (PNG, SVG or PDF).",
 )
-@worse_option("outcomes changed (a change of the population alone passes)")
+@worse_option("outcomes changed; a change of the population alone passes")
 def track(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
-    """Follow a model over time, and raise an alarm when outcomes or the population have changed.
+    """Monitor a model over time, and raise an alarm when outcomes or the population have changed.
 
-    The first of FILES is the reference, on which predictions, groups of rows and their noise are
-    learned; the others are tracked. Run it every day, with all rows so far: without a change, 95% of
-    such series never raise an alarm.
+    The first of FILES is the reference; the others are monitored. Run the command as often as you like
+    with all rows so far: if nothing changes, 95% of all series never raise an alarm.
     """
     from epiloss.analysis.track import track as run_track
 
     check_output(options, named_files(files))
-    written, worse, chart = Written.take(options, files), options.pop("fail_worse"), options.pop("chart")
+    output, worse, chart = Output.take(options, files), options.pop("fail_worse"), options.pop("chart")
     memory, date, until = (options.pop(name) for name in ("memory", "date", "until"))
     columns, by = take_columns(options), options.pop("by")
     with working("epiloss track"):
@@ -90,15 +89,15 @@ def track(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> No
             after.column(date),
             reference_when=before.column(date) if has_date else None,
             by=by,
-            **chosen(options),
+            **given_options(options),
         )
-        written.save(result)
+        output.save(result)
         if chart:
             stage(f"drawing {chart}")
             write(chart, lambda path: _draw(result, path))
         checks = [AlarmCheck(one) for one in result.alarms if one.kind == "losses"] if worse else []
-        written.show(result, gate=plain_checks(checks))
-    close_gate(checks)
+        output.show(result, gate=plain_checks(checks))
+    report_gate(checks)
 
 
 def _divided(
@@ -109,11 +108,12 @@ def _divided(
     date: str,
     until: str | None,
 ) -> tuple[Rows, Rows]:
-    """Return the reference, and the rows that are tracked."""
+    """Return the reference and the rows to monitor."""
     if until is None:
         if len(files) < 2:
             raise click.UsageError(
-                "Name the reference before the file to track, or say with --until where it ends."
+                "There must be a reference, got a single file. Name the file of the reference first, or "
+                "pass its last date with --until."
             )
         first = _reference(files[0], names, columns, memory, date)
         return first, read_rows(files[1:], names, columns, memory, [date])
@@ -122,13 +122,15 @@ def _divided(
     both = rows.table.filter(is_before), rows.table.filter(~is_before)
     for part, what in zip(both, ("up to", "after"), strict=True):
         if not part.num_rows:
-            raise DataError(f"there must be rows {what} --until {printable(until)}, got none.")
+            raise DataError(
+                f"there must be rows {what} --until {printable(until)}, got none. Choose another date."
+            )
     first, second = (replace(rows, table=part) for part in both)
     return first, second
 
 
 def _reference(file: str, names: list[str], columns: dict[str, Any], memory: str, date: str) -> Rows:
-    """Return the reference, which may lack the dates."""
+    """Return the reference, which need not have dates."""
     from epiloss.errors import NoColumnError
 
     try:
@@ -140,7 +142,7 @@ def _reference(file: str, names: list[str], columns: dict[str, Any], memory: str
 
 
 def _up_to(rows: Rows, date: str, until: str) -> Any:
-    """Tell which rows are not later than a date."""
+    """Return a mask of the rows up to and including a date."""
     import numpy as np
 
     values = rows.column(date)
@@ -157,7 +159,7 @@ def _up_to(rows: Rows, date: str, until: str) -> Any:
 
 
 def _draw(result: Tracking, path: str) -> None:
-    """Write the chart, wholly or not at all."""
+    """Write the chart, completely or not at all."""
     from pathlib import Path
 
     from epiloss._saving import writing
@@ -165,7 +167,7 @@ def _draw(result: Tracking, path: str) -> None:
 
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
-        raise OptionError(f"a chart is written as .png, .svg or .pdf, got {path!r}.")
+        raise OptionError(f"the chart must be a .png, .svg or .pdf file, got {path!r}. Name it so.")
     with writing(path) as temporary:
         result.plot().figure_.savefig(temporary, format=kind, dpi=150)
 
@@ -178,12 +180,12 @@ class AlarmCheck:
 
     @property
     def failed(self) -> bool:
-        """Tell that it fails."""
+        """An alarm always fails the gate."""
         return True
 
     def __str__(self) -> str:
-        said = str(self.alarm)
-        return f"{said[0].lower()}{said[1:]}"
+        text = str(self.alarm)
+        return f"{text[0].lower()}{text[1:]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the alarm as plain values."""

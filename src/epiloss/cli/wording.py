@@ -1,10 +1,10 @@
-"""Sentences of the package in the words of the command line: options as switches."""
+"""Messages of the package with Python options replaced by the switches of the command line."""
 
 from __future__ import annotations
 
 import re
 
-# what arguments of the audit are called here
+# Python arguments with another name on the command line
 _OPTIONS = {
     "y_true": "--label",
     "y_prob": "--score",
@@ -22,27 +22,27 @@ _OPTIONS = {
     "exclude": "--exclude",
     "length_normalized": "--length-normalized",
 }
-# as options alone, not as words of a sentence
+# these are also ordinary words, so they are replaced only when followed by =
 _SAME = (
     "task", "label", "score", "subgroups", "clusters", "engine", "memory", "display", "logits", "method",
     "rule", "checkpoint", "recalibrate", "strategy", "tolerance", "sql",
 )  # fmt: skip
 SWITCHES = {**_OPTIONS, **{name: f"--{name}" for name in _SAME}}
-_SPOKEN = re.compile(
-    r"(?<!\w)'[^']*'"  # names of the data, which stay
+_MENTION = re.compile(
+    r"(?<!\w)'[^']*'"  # quoted names come from the data and are left alone
     rf"|\b({'|'.join(SWITCHES)})=(?:True\b|\[\.\.\.\])?"
     rf"|\b({'|'.join(name for name in _OPTIONS if '_' in name)})\b"
 )
 
 
-def spoken(text: str) -> str:
-    """Return a sentence with the options of Python called as they are here.
+def with_switches(text: str) -> str:
+    """Replace the Python options in a message by command-line switches.
 
     Examples
     --------
-    >>> spoken("Pass drop_missing=True to leave such rows out; 'y_true=' is a name.")
+    >>> with_switches("Pass drop_missing=True to leave such rows out; 'y_true=' is a name.")
     "Pass --drop-missing to leave such rows out; 'y_true=' is a name."
-    >>> spoken("y_true must hold two classes. Pass task='joint' or classes=[...].")
+    >>> with_switches("y_true must hold two classes. Pass task='joint' or classes=[...].")
     "--label must hold two classes. Pass --task 'joint' or --class."
     """
 
@@ -50,9 +50,9 @@ def spoken(text: str) -> str:
         switch, name = found.groups()
         if switch is None and name is None:
             return found.group()
-        said = SWITCHES[switch or name]
-        next_sign = text[found.end() : found.end() + 1]
-        value_follows = found.group().endswith("=") and next_sign.strip(" ,.;)")
-        return f"{said} " if value_follows else said
+        replacement = SWITCHES[switch or name]
+        next_character = text[found.end() : found.end() + 1]
+        value_follows = found.group().endswith("=") and next_character.strip(" ,.;)")
+        return f"{replacement} " if value_follows else replacement
 
-    return _SPOKEN.sub(option, text)
+    return _MENTION.sub(option, text)

@@ -103,4 +103,4 @@ def test_options_of_logs_need_one(tmp_path: Path) -> None:
     answers = written(tmp_path / "answers.csv", COLUMNS)
     done = run(str(answers), "--label", "correct", "--score", "confidence", "--scorer", "x")
     assert done.returncode == 2
-    assert "scorer is for logs of language models" in done.stderr
+    assert "--scorer applies to logs of language models only" in done.stderr
