@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from epiloss.analysis.track import track as track
     from epiloss.analysis.tracking import RegionPlan as RegionPlan
     from epiloss.analysis.tracking_result import Tracking as Tracking
+    from epiloss.auditing.fields import Bounds as Bounds
     from epiloss.auditing.result import Audit as Audit
-    from epiloss.auditing.result import Bounds as Bounds
     from epiloss.auditing.run import audit as audit
     from epiloss.errors import DataError as DataError
     from epiloss.errors import MissingExtraError as MissingExtraError
@@ -50,7 +50,7 @@ _HOMES = {
     "audit": "auditing.run",
     "audit_table": "streaming.run",
     "Audit": "auditing.result",
-    "Bounds": "auditing.result",
+    "Bounds": "auditing.fields",
     "Brier": "scoring",
     "Changes": "analysis.changes",
     "Comparison": "analysis.comparison",

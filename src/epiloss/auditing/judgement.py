@@ -46,7 +46,6 @@ _SURELY, _PART = 0.7, 0.5  # of what matters: what a loss to act on surely is, a
 _ONE_SIDED = float(ndtri(1 - LEVEL))
 _LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
-_LEAK = "judgement.leak"  # under which the details keep what was looked for
 
 
 def judged(audit: Audit) -> Judgement:
@@ -165,10 +164,7 @@ class Judgement:
         details = self.audit.details
         if details is None:
             return None
-        if _LEAK not in details.views:
-            details.views[_LEAK] = find_leak(details.problem)
-        found: Leak | None = details.views[_LEAK]
-        return found
+        return details.kept("leak", lambda: find_leak(details.problem))
 
     def kind(self) -> str:
         """Return the kind of the verdict."""

@@ -1,25 +1,20 @@
-"""Audit: the frozen result of an audit, what can be asked of it, and the bounds beside it."""
+"""Audit, the frozen result of an audit: its ledger, and the questions that it answers on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
-from epiloss._progress import working
-from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
-from epiloss.errors import OptionError, Remark
-from epiloss.estimate import Estimate
-from epiloss.estimation.influence import Influence
-from epiloss.input.problem import RegionSource
+from epiloss._saving import SavedAsJson, SavedAsPage
+from epiloss.auditing.fields import AuditFields
+from epiloss.errors import OptionError
 from epiloss.table import Table
 
 if TYPE_CHECKING:
     from epiloss.auditing.equal_rows import EqualRows
-    from epiloss.auditing.row_details import RowDetails
     from epiloss.auditing.verdict import Verdict
     from epiloss.metrics.result import Metrics
     from epiloss.presentation.plot.grouping import GroupingDisplay
@@ -27,95 +22,58 @@ if TYPE_CHECKING:
     from epiloss.repair.evaluate import RepairResult
     from epiloss.segments.result import Segments
 
-# under which the details keep what was searched for, and measured
-_SEGMENTS, _METRICS = "result.segments", "result.metrics"
-_EQUAL_ROWS = "result.equal_rows"
-
 
 @dataclass(frozen=True)
-class Bounds:
-    """What cannot be seen from single labels and bins.
-
-    Attributes
-    ----------
-    grouping_loss_high : float
-        Upper limit of the grouping loss, ``E[e(C)]``: the only one that needs no assumption.
-    binning_low, binning_high : float or None
-        Without a calibration curve, binning could shift the sum of calibration and grouping loss by
-        between these; for the Brier score.
-    epistemic_loss_low : float or None
-        What the sum of both is at least, therefore; for the Brier score.
-
-    See Also
-    --------
-    Audit : has them as ``result.bounds``.
-
-    Examples
-    --------
-    >>> import epiloss
-    >>> sample = epiloss.simulate.Sigmoid().sample(2_000)
-    >>> bounds = epiloss.audit(sample.y, sample.scores).bounds
-    >>> bool(bounds.binning_low <= bounds.binning_high <= bounds.grouping_loss_high)
-    True
-    """
-
-    grouping_loss_high: float
-    binning_low: float | None = None
-    binning_high: float | None = None
-    epistemic_loss_low: float | None = None
-
-
-@dataclass(frozen=True)
-class Audit(SavedAsJson, SavedAsPage):
+class Audit(AuditFields, SavedAsJson, SavedAsPage):
     """How far a classifier's probabilities are from the truth, and where.
 
-    The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. Where the grouping
-    loss is a lower bound (``is_bound``), the remainder is the irreducible loss and what was not seen.
-    ``print(result)`` shows the ledger, and a notebook shows a card.
+    The ledger adds up: ``score = calibration_loss + grouping_loss + remainder``. If the grouping loss
+    is only a lower bound (``is_bound``), the remainder is the irreducible loss plus the grouping loss
+    that was not found. ``print(result)`` shows the ledger; a notebook shows a card.
 
     Attributes
     ----------
     score, calibration_loss, grouping_loss, remainder : Estimate
         The ledger, with intervals.
     task, rule, method, recommendation : str
-        What was audited, how the grouping loss is estimated, and why so.
+        What was audited, how the grouping loss was estimated, and why.
     n_samples, n_evaluated : int
-        Number of rows, and of those that evaluate regions.
+        Number of rows, and number of rows that regions were evaluated on.
     uninformed : float
         The score of always predicting the base rate.
     twin_estimate, crossfit_bound : Estimate or None
-        The grouping loss without bins, where it was estimated.
+        The grouping loss estimated without bins, if it was.
     partition_bound : Estimate
         The lower bound by regions: ``explained - induced``.
     plugin, bias, explained, induced : float
         The terms of that bound: ``explained = plugin - bias``, and the loss that binning induces.
     bounds : Bounds
-        What cannot be seen from single labels and bins.
+        Limits on what single labels and bins leave unknown.
     irreducible_loss : Estimate or None
-        Known from repeated labels only.
+        The loss of the true probabilities; only known from repeated labels.
     level_sets, regions, histogram : Table
-        Rates of level sets and regions, and the distribution of the scores.
+        The rates of level sets and regions, and the distribution of the scores.
     region_source : RegionSource
-        Whether regions were learned or given.
+        Whether the regions were learned or given as subgroups.
     options : mapping
         The options, as plain values.
     remarks : tuple of Remark
         Notes on the data and the result; each has a ``code``.
     recalibrated : Audit or None
-        The audit of the recalibrated scores, with ``recalibrate=``.
+        The audit of the recalibrated scores, if ``recalibrate=`` was given.
     subgroups : mapping of str to Audit
-        The audit by each column of ``subgroups=``.
+        The audit for each column of ``subgroups=``.
     smallest_detectable : float or None
-        The grouping loss that this audit would have found with 80% power; None for several scores per
-        row, and where the grouping loss is not estimated without bins.
+        The smallest grouping loss that this audit would detect with 80% power; None if a row has
+        several scores, or if the grouping loss was not estimated without bins.
     effective_rows : float or None
-        The number of rows of equal weight that tell as much (Kish); None without weights.
+        Kish's effective number of rows; None without weights.
     influence, details
-        What each row adds to the losses, and the rows with their regions; not saved.
+        The influence of each row on the losses, and the rows with their regions; not saved.
 
     See Also
     --------
-    audit, audit_table : return it.
+    audit, audit_table : run an audit.
     compare : several models on the same rows.
 
     Examples
@@ -132,70 +90,9 @@ class Audit(SavedAsJson, SavedAsPage):
     (3000, '<!DOCTYPE html>')
     """
 
-    task: str
-    rule: str
-    method: str
-    recommendation: str  # which lower bound leads, and why
-    n_samples: int
-    n_evaluated: int
-    uninformed: float  # the score of one who knows the base rate alone
-    score: Estimate
-    calibration_loss: Estimate
-    grouping_loss: Estimate
-    remainder: Estimate
-    plugin: float
-    bias: float
-    explained: float
-    induced: float
-    bounds: Bounds
-    partition_bound: Estimate
-    crossfit_bound: Estimate | None
-    twin_estimate: Estimate | None
-    irreducible_loss: Estimate | None  # known from repeated labels only
-    level_sets: Table = field(repr=False)
-    regions: Table = field(repr=False)
-    histogram: Table = field(repr=False)
-    region_source: RegionSource
-    options: Mapping[str, Any] = field(repr=False)
-    remarks: tuple[Remark, ...] = ()
-    recalibrated: Audit | None = field(default=None, repr=False)
-    # the audit by each column of subgroups, by its name
-    subgroups: Mapping[str, Audit] = field(default_factory=dict, repr=False)
-    # the grouping loss that would have been found with 80% power
-    smallest_detectable: float | None = None
-    # rows of equal weight that tell as much as the weighted ones; None without weights
-    effective_rows: float | None = None
-    # of each row, or cluster, on each loss: what compares audits of the same rows; not written out
-    influence: Mapping[str, Influence] = field(default_factory=dict, repr=False, compare=False)
-    # the rows and their regions, from which more is told when asked; not written out
-    details: RowDetails | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether the grouping loss is a lower bound: not by twin learners or repeated labels."""
-        return self.twin_estimate is None and self.irreducible_loss is None
-
-    @property
-    def at_least(self) -> float | None:
-        """The one-sided lower limit of the grouping loss; None without a standard error."""
-        loss = self.grouping_loss
-        if loss.stderr is None:
-            return None
-        return max(loss.value - float(ndtri(self.confidence_level)) * loss.stderr, 0.0)
-
-    @property
-    def without_bins(self) -> Estimate | None:
-        """The grouping loss without bins, by twin learners or cross-fitted; None without either."""
-        return self.crossfit_bound if self.twin_estimate is None else self.twin_estimate
-
-    @property
-    def confidence_level(self) -> float:
-        """The level of all intervals."""
-        return float(self.options["confidence_level"])
-
     @property
     def verdict(self) -> Verdict:
-        """What to do, in a word (``verdict.kind``) and in a sentence (``str(verdict)``).
+        """The recommended action, as a keyword (``verdict.kind``) and a sentence (``str(verdict)``).
 
         The kinds are "fine", "small", "borderline", "unclear", "recalibrate", "repair",
         "recalibrate-and-repair" and "leak".
@@ -205,15 +102,15 @@ class Audit(SavedAsJson, SavedAsPage):
         return verdict(self)
 
     def worst_regions(self, n: int = 10, side: str | None = None) -> Table:
-        """Return the regions that add most to the grouping loss, the worst first.
+        """Return the regions that contribute most to the grouping loss, the worst first.
 
         Parameters
         ----------
         n : int
             The number of regions.
         side : {"over", "under"}, optional
-            Only over-predicted regions, whose rates are below those of rows with equal scores, or only
-            under-predicted ones.
+            Keep only over-predicted regions, whose rates are below those of all rows with equal
+            scores, or only under-predicted ones.
 
         Returns
         -------
@@ -222,7 +119,7 @@ class Audit(SavedAsJson, SavedAsPage):
 
         See Also
         --------
-        segments : fewer and larger groups, found over all scores together.
+        segments : fewer and larger groups that extend over all level sets.
         """
         if side not in (None, "over", "under"):
             raise OptionError(f"side must be 'over', 'under' or None, got {side!r}.")
@@ -233,84 +130,50 @@ class Audit(SavedAsJson, SavedAsPage):
 
     @property
     def segments(self) -> Segments:
-        """The few groups of rows, in words, whose rates differ from those of rows with equal scores.
+        """Groups of rows whose rates differ from those of all rows with equal scores, in words.
 
-        The search starts when this is first used.
+        They are searched for on first access.
         """
-        from epiloss.segments.result import NO_ROWS, Segments
-        from epiloss.segments.tell import find_segments
+        from epiloss.auditing.on_demand import segments_of
 
-        details = self.details
-        if details is None:
-            return Segments((), note=NO_ROWS)
-        if _SEGMENTS not in details.views:
-            with working("searching for segments", details.options.verbose):
-                details.views[_SEGMENTS] = find_segments(
-                    details.problem,
-                    details.options,
-                    grouping_loss=self.grouping_loss.value,
-                    display=details.display,
-                )
-        found: Segments = details.views[_SEGMENTS]
-        return found
+        return segments_of(self)
 
     @property
     def metrics(self) -> Metrics:
-        """Familiar numbers: accuracy, AUC, calibration errors, each with its interval and noise floor.
+        """Accuracy, AUC, calibration errors and other standard metrics, with intervals and noise floors.
 
-        They are computed when first asked for.
+        They are computed on first access.
         """
-        from epiloss.metrics.measure import measure_audited, not_measured
+        from epiloss.auditing.on_demand import metrics_of
 
-        details = self.details
-        if details is None:
-            return not_measured("The rows of this audit were not kept: run it again for its metrics.")
-        if details.options.recalibrate is not None and self.recalibrated is None:
-            return not_measured(
-                "Each fold has recalibrated scores of its own: audit them by themselves."
-            )
-        if _METRICS not in details.views:
-            drawn = self.irreducible_loss is not None
-            details.views[_METRICS] = measure_audited(
-                details.problem, details.options, n_rows=self.n_samples, drawn=drawn
-            )
-        found: Metrics = details.views[_METRICS]
-        return found
+        return metrics_of(self)
 
     @property
     def equal_rows(self) -> EqualRows | None:
         """The grouping loss of rows with equal features and score, measured without a learner.
 
-        None where such rows are few, copies of one another, or kept in clusters, and for other rules
-        than the Brier score.
+        None if such rows are few, are copies of one another or belong to clusters, and for scoring
+        rules other than the Brier score.
         """
-        from epiloss.auditing.equal_rows import equal_rows
+        from epiloss.auditing.on_demand import equal_rows_of
 
-        details = self.details
-        if details is None or self.irreducible_loss is not None:
-            return None
-        if _EQUAL_ROWS not in details.views:
-            influence = None if self.is_bound else self.influence.get("grouping_loss")
-            details.views[_EQUAL_ROWS] = equal_rows(
-                details.problem, details.options, self.grouping_loss, influence
-            )
-        found: EqualRows | None = details.views[_EQUAL_ROWS]
-        return found
+        return equal_rows_of(self)
 
     @property
     def subgroup_gaps(self) -> Mapping[str, Table]:
-        """For each column of subgroups, a table with one row for each of its values.
+        """A table for each column of ``subgroups=``, with one row per subgroup.
 
-        The gap is the rate of a value less the rate of all rows with equal scores. The calibration and
-        grouping loss are those inside the value, NaN below 200 rows and beyond the 50 largest values.
-        Empty for several scores per row, and where the rows were not kept.
+        The gap is the rate of the subgroup minus the rate of all rows with equal scores. The calibration
+        and grouping loss are those within the subgroup; they are NaN for subgroups with fewer than 200
+        rows and beyond the 50 largest. The mapping is empty if a row has several scores, or if the rows
+        were not kept.
         """
         from epiloss.auditing.subgroups import gaps_by_column
 
         return gaps_by_column(self)
 
     def subgroup_intersections(self, *columns: str) -> Table:
-        """Return the same table for the combinations of several columns of subgroups.
+        """Return the gaps of the combinations of several columns of ``subgroups=``.
 
         Parameters
         ----------
@@ -329,8 +192,7 @@ class Audit(SavedAsJson, SavedAsPage):
         References
         ----------
         Hebert-Johnson, Kim, Reingold and Rothblum, "Multicalibration: calibration for the
-        (computationally-identifiable) masses", ICML 2018: scores that are right in every one of many
-        groups that overlap.
+        (computationally-identifiable) masses", ICML 2018.
 
         Examples
         --------
@@ -346,24 +208,24 @@ class Audit(SavedAsJson, SavedAsPage):
         return gaps_of_intersections(self, columns)
 
     def segments_by(self, columns: Any) -> Segments:
-        """Search for segments in other columns than the features; texts are split into words.
+        """Search for segments in columns other than the features; texts are split into words.
 
         Parameters
         ----------
         columns : data frame, mapping of columns or one column
-            In the order of the rows.
+            One value per row, in the order of the audited rows.
 
         Returns
         -------
         Segments
-            The segments, the one that costs most first.
+            The segments, the costliest first.
 
         See Also
         --------
-        segments : by the features of the audit.
+        segments : searches in the features of the audit.
         """
+        from epiloss.segments.describe import find_segments_by
         from epiloss.segments.result import NO_ROWS, Segments
-        from epiloss.segments.tell import find_segments_by
 
         if self.details is None:
             return Segments((), note=NO_ROWS)
@@ -371,23 +233,23 @@ class Audit(SavedAsJson, SavedAsPage):
         return find_segments_by(columns, problem, options, grouping_loss=self.grouping_loss.value)
 
     def plot(self, ax: Any = None, *, partition: Any = "halves", **layers: Any) -> GroupingDisplay:
-        """Draw the grouping diagram: in each level set, the rows predicted higher and lower.
+        """Draw the grouping diagram: the rates of two halves of each level set around its mean.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         partition : {"halves", "stump", "kmeans"}, Partitioner or None
-            What is drawn in each level set. By default two halves, by predictions that are cross-fitted,
-            so that no row chose its own half. ``None`` draws the audit's own regions, and anything else
-            the regions that it learns.
+            The regions to draw in each level set. "halves" splits each level set at the median of
+            cross-fitted predictions, so that no row influences which half it belongs to. ``None`` draws
+            the regions of the audit. Other values learn new regions.
         **layers
             Options of :meth:`epiloss.GroupingDisplay.plot`.
 
         Returns
         -------
         GroupingDisplay
-            The diagram, with everything that is drawn.
+            The display, with all artists and arrays.
 
         Examples
         --------
@@ -400,19 +262,19 @@ class Audit(SavedAsJson, SavedAsPage):
         return GroupingDisplay.from_audit(self, partition=partition).plot(ax, **layers)
 
     def repair(self, recalibrator: RegionRecalibrator | None = None, part: float = 0.5) -> RepairResult:
-        """Learn a repair on a part of the rows, and audit the others before and after it.
+        """Fit a repair on a part of the rows, and audit the others before and after it.
 
         Parameters
         ----------
         recalibrator : RegionRecalibrator, optional
-            What to learn; by default the boosted repair.
+            The repair to fit; by default the boosted one.
         part : float
-            Fraction of the rows that learn.
+            Fraction of the rows used for fitting.
 
         Returns
         -------
         RepairResult
-            Both audits, their differences with intervals, and the repair.
+            Both audits, their differences with intervals, and the fitted repair.
 
         See Also
         --------
@@ -421,7 +283,7 @@ class Audit(SavedAsJson, SavedAsPage):
         References
         ----------
         Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
-        neural networks", ICLR 2023: recalibration by the score alone leaves the grouping loss as it is.
+        neural networks", ICLR 2023.
 
         Examples
         --------
@@ -436,29 +298,29 @@ class Audit(SavedAsJson, SavedAsPage):
         return repair_audit(self, recalibrator, part)
 
     def excess_risk(self, *, cost_fp: float | None = None, cost_fn: float | None = None) -> Table:
-        """Return, for each row, what acting on its score instead of the best prediction costs.
+        """Return the cost, for each row, of acting on its score instead of the best prediction.
 
-        The best prediction is learned from features and score, in five folds: no row is judged by a
-        model that saw it. Defer the rows of the largest excess risk to a better model, and those of the
-        largest risk to somebody who knows.
+        The best prediction is learned from the features and the score with five-fold cross-fitting.
+        Defer the rows with the largest excess risk to a better model, and those with the largest risk
+        to an expert.
 
         Parameters
         ----------
         cost_fp, cost_fn : float, optional
-            What a false positive and a false negative cost. With either, the other is 1 by default,
-            and the risk is the cost of acting where the score is at least
-            ``cost_fp / (cost_fp + cost_fn)``. Without both it is the loss of the scoring rule.
+            The costs of a false positive and a false negative. If only one is given, the other is 1,
+            and the risk is the cost of acting on scores of at least ``cost_fp / (cost_fp + cost_fn)``.
+            If neither is given, the risk is the loss of the scoring rule.
 
         Returns
         -------
         Table
-            In the order of the rows: ``row``, ``score``, ``prediction``, ``risk`` and ``excess_risk``.
-            Of a file, the rows of its sample.
+            ``row``, ``score``, ``prediction``, ``risk`` and ``excess_risk``, in the order of the rows;
+            for an audit of files, the rows of the sample.
 
         See Also
         --------
         epiloss.regret : the mean over all rows, with intervals.
-        repair : learns to correct the scores.
+        repair : corrects the scores.
 
         References
         ----------
@@ -485,28 +347,21 @@ class Audit(SavedAsJson, SavedAsPage):
         return audit_page(self, **about)
 
     def log_to_mlflow(
-        self,
-        prefix: str = "epiloss",
-        *,
-        run_id: str | None = None,
-        client: Any = None,
-        step: int = 0,
+        self, prefix: str = "epiloss", *, run_id: str | None = None, client: Any = None, step: int = 0
     ) -> str:
-        """Log losses, options, verdict and report into an MLflow run.
+        """Log losses, options, verdict and report to an MLflow run.
 
-        Each loss is a metric ``prefix/loss``, with ``_stderr``, ``_low``, ``_high`` and ``_pvalue``
-        where they are known.
+        Each loss is a metric ``prefix/loss``, with ``_stderr``, ``_low``, ``_high`` and ``_pvalue`` if
+        they are known.
 
         Parameters
         ----------
         prefix : str
-            What names of metrics and parameters begin with.
+            Prefix of the names of metrics and parameters.
         run_id : str, optional
-            The run; by default the active one.
-        client : mlflow.MlflowClient, optional
-            By default ``mlflow.MlflowClient()``.
-        step : int
-            The step of the metrics.
+            The run to log to; by default the active one.
+        client, step : mlflow.MlflowClient and int, optional
+            The client, and the step of the metrics.
 
         Returns
         -------
@@ -530,38 +385,16 @@ class Audit(SavedAsJson, SavedAsPage):
         return audit_card(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything but the rows as plain Python values; non-finite numbers become None.
 
         Returns
         -------
         dict
-            By the names of the attributes, with the number of its schema.
+            The attributes by name, and the version of the schema.
         """
-        metrics = self.metrics.to_dict()
-        finite: dict[str, Any] = for_json({"schema": SCHEMA, **self._plain(), "metrics": metrics})
-        return finite
+        from epiloss.auditing.plain_values import plain_audit
 
-    def _plain(self) -> dict[str, Any]:
-        """Return everything but the metrics, which audits by subgroup share with this one."""
-        plain = {
-            name: value.to_dict() if isinstance(value, Estimate | Table) else value
-            for name, value in vars(self).items()
-            if name not in ("influence", "details")
-        }
-        plain["verdict"] = dict(vars(self.verdict))
-        plain["bounds"] = dict(vars(self.bounds))
-        plain["options"] = dict(self.options)
-        plain["region_source"] = self.region_source.value
-        plain["remarks"] = [remark.to_dict() for remark in self.remarks]
-        plain["subgroups"] = {
-            name: {"schema": SCHEMA, **one._plain()} for name, one in self.subgroups.items()
-        }
-        plain["subgroup_gaps"] = {name: one.to_dict() for name, one in self.subgroup_gaps.items()}
-        plain["segments"] = self.segments.to_dict()
-        equal_rows = self.equal_rows
-        plain["equal_rows"] = None if equal_rows is None else equal_rows.to_dict()
-        plain["recalibrated"] = self.recalibrated.to_dict() if self.recalibrated else None
-        return plain
+        return plain_audit(self)
 
     def __str__(self) -> str:
         from epiloss.auditing.ledger import ledger

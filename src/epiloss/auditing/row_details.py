@@ -6,10 +6,10 @@ out when somebody looks at them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from epiloss.input.row_display import Display
 from epiloss.partition.descriptions import Rule, Step, Wording
 from epiloss.table import Table
 
+Kept = TypeVar("Kept")
 _MOST_COLUMNS = 500  # that typical rows are measured in
 _N_TYPICAL, _SHORT = 3, 40  # rows that stand for a region of an embedding, and their characters
 
@@ -43,8 +44,15 @@ class RowDetails:
     display: Display | None
     # of each class, what models that have not seen a row predict of it beyond its score
     predictions: tuple[NDArray[np.float32], ...] = ()
-    # audits with other regions, kept so that card, page and plot estimate them once
-    views: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    # What was computed on demand, so that the card, the page and the plots compute it once.
+    cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def kept(self, name: str, compute: Callable[[], Kept]) -> Kept:
+        """Return what was computed under this name before, or compute and keep it."""
+        if name not in self.cache:
+            self.cache[name] = compute()
+        found: Kept = self.cache[name]
+        return found
 
     def rules(self, regions: Codes) -> NDArray[Any]:
         """Return regions in words."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from epiloss._saving import SCHEMA
-from epiloss.auditing.result import Audit, Bounds
+from epiloss.auditing.fields import Bounds
+from epiloss.auditing.result import Audit
 from epiloss.auditing.verdict import Verdict
 from epiloss.errors import Remark
 from epiloss.estimate import Estimate

@@ -58,7 +58,7 @@ def _has_one_score(audit: Audit) -> bool:
 
 def _table(details: RowDetails, columns: tuple[str, ...]) -> Table:
     """Return the gaps of groups, and the losses inside them; these are estimated when asked for."""
-    tables: dict[tuple[str, ...], Table] = details.views.setdefault(_KEPT, {})
+    tables: dict[tuple[str, ...], Table] = details.cache.setdefault(_KEPT, {})
     if columns not in tables:
         groups = _groups(details.problem.subgroups, columns)
         problem, options = details.evaluations[0].problem, details.options

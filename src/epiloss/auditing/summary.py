@@ -12,8 +12,9 @@ from types import MappingProxyType
 import numpy as np
 
 from epiloss.auditing.detectable import smallest_detectable
+from epiloss.auditing.fields import Bounds
 from epiloss.auditing.judgement import LABELS_ENOUGH, LABELS_PER_REGION
-from epiloss.auditing.result import Audit, Bounds
+from epiloss.auditing.result import Audit
 from epiloss.auditing.row_details import RowDetails
 from epiloss.auditing.tables import histogram_table, level_set_table, region_table
 from epiloss.errors import Remark

@@ -32,8 +32,8 @@ def repartitioned(result: Audit, partition: Any) -> Audit:
     details = result.details
     if details is None or details.problem.features is None:
         return result
-    if isinstance(partition, str) and partition in details.views:
-        return replace(result, **details.views[partition])
+    if isinstance(partition, str) and partition in details.cache:
+        return replace(result, **details.cache[partition])
     if partition == HALVES and not has_predictions(result):
         return repartitioned(result, STUMP)
     other = _by_halves(details) if partition == HALVES else _by_partition(details, partition)
@@ -44,7 +44,7 @@ def repartitioned(result: Audit, partition: Any) -> Audit:
         "details": other.details,
     }
     if isinstance(partition, str):
-        details.views[partition] = shown
+        details.cache[partition] = shown
     return replace(result, **shown)
 
 

@@ -19,7 +19,7 @@ from epiloss.input.features import Features
 from epiloss.input.problem import Groups, Problem
 from epiloss.input.row_display import Display, read_display
 from epiloss.input.tasks import BinaryProblem, binary_problems
-from epiloss.input.text_features import told_columns
+from epiloss.input.text_features import column_titles
 from epiloss.partition.descriptions import Wording
 from epiloss.scoring import ScoringRule
 from epiloss.segments.clusters import clustered
@@ -122,7 +122,7 @@ class _Teller:
         ]
         named = {condition.feature for rule in rules for condition in rule.conditions}
         names = search.problem.features.names
-        passed = told_columns(names, [j for j in search.passed(level) if j not in named])
+        passed = column_titles(names, [j for j in search.passed(level) if j not in named])
         note = "" if search.is_possible else "There are too few rows to search for segments."
         return Segments(_ordered(segments), passed, note)
 
