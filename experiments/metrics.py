@@ -1,11 +1,11 @@
-"""How often intervals of the familiar metrics hold the truth, and whether noise floors are right.
+"""How often the intervals of familiar metrics cover the truth, and whether noise floors are right.
 
     python experiments/metrics.py --repetitions 200 --jobs 2
 
-Every repetition draws scores, labels from a probability that is a known function of the score, and
-clusters or weights where a setting has them, and measures them. The truth is the metric of 200,000
-scores of the same distribution with exact probabilities in place of labels. The floors are held against
-the metrics of samples whose labels are drawn from the scores.
+Every repetition draws scores, labels whose probability is a known function of the score, and clusters or
+weights if the setting has them, and computes the metrics. The truth is the metric of 200,000 scores of
+the same distribution, with exact probabilities instead of labels. The floors are compared with the
+metrics of samples whose labels are drawn from the scores.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from repetitions import as_csv, repeated
 
 SIZES = (500, 2_000, 10_000)
 N_TRUTH = 200_000
-CLUSTER, SPREAD = 5, 1.0  # rows of a cluster, and the spread of what its log-odds share
+CLUSTER, SPREAD = 5, 1.0  # rows per cluster, and the standard deviation of their shared noise
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Scores of some beta distribution, and how the probability follows from the score."""
+    """A beta distribution of scores, and the probability as a function of the score."""
 
     shape: tuple[float, float]
     curve: Callable[[Floats], Floats]
@@ -49,7 +49,7 @@ class Setting:
         return np.asarray(generator.beta(*self.shape, n), float)
 
     def weights(self, scores: Floats, generator: np.random.Generator) -> Floats | None:
-        """Draw weights of mean 1, which do not depend on the labels."""
+        """Draw weights, which do not depend on the labels."""
         return generator.exponential(size=len(scores)) + 0.1 if self.weighted else None
 
     def labels(
@@ -75,7 +75,7 @@ def _slightly_off(s: Floats) -> Floats:
     return np.asarray(expit(0.9 * logit(s) - 0.1), float)
 
 
-def _too_sure(s: Floats) -> Floats:
+def _overconfident(s: Floats) -> Floats:
     return np.asarray(expit(0.6 * logit(s) - 0.2), float)
 
 
@@ -86,18 +86,18 @@ def _half_wrong(s: Floats) -> Floats:
 SETTINGS: Mapping[str, Setting] = {
     "calibrated": Setting((2.0, 3.0), _same),
     "slightly off": Setting((2.0, 3.0), _slightly_off),
-    "too sure": Setting((1.0, 1.5), _too_sure),
+    "overconfident": Setting((1.0, 1.5), _overconfident),
     "wrong above 0.5": Setting((2.0, 3.0), _half_wrong),
-    "rare, too sure": Setting((1.0, 20.0), _too_sure),
-    "too sure, weights": Setting((1.0, 1.5), _too_sure, weighted=True),
-    "too sure, clusters": Setting((1.0, 1.5), _too_sure, clustered=True),
+    "rare, overconfident": Setting((1.0, 20.0), _overconfident),
+    "overconfident, weights": Setting((1.0, 1.5), _overconfident, weighted=True),
+    "overconfident, clusters": Setting((1.0, 1.5), _overconfident, clustered=True),
     "calibrated, clusters": Setting((2.0, 3.0), _same, clustered=True),
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """One sample of a setting, with a seed of its own whatever else is run."""
+    """One sample of a setting; its random stream does not depend on the other tasks."""
 
     setting: str
     n: int
@@ -180,10 +180,10 @@ def summarise(found: Iterable[Found]) -> list[Line]:
 
 def _line(setting: str, n: int, name: str, truth: float, runs: Sequence[Found]) -> Line:
     estimates = [run.measured[name].estimate for run in runs]
-    ends = np.array([(one.low, one.high) for one in estimates], float)  # NaN where there are none
+    ends = np.array([(one.low, one.high) for one in estimates], float)  # NaN if there is no interval
     floors = [run.measured[name].floor for run in runs]
     has_floor = floors[0] is not None
-    covered = (ends[:, 0] <= truth + 1e-4) & (truth <= ends[:, 1])  # to the digits that are printed
+    covered = (ends[:, 0] <= truth + 1e-4) & (truth <= ends[:, 1])  # up to rounding
     return Line(
         setting,
         n,
@@ -199,7 +199,7 @@ def _line(setting: str, n: int, name: str, truth: float, runs: Sequence[Found]) 
 
 
 def as_table(lines: Sequence[Line]) -> str:
-    """Return a table for each number of rows: coverage, then floors, of each metric and setting."""
+    """Return a table per number of rows: the coverage and the noise floor of each metric."""
     return "\n\n".join(
         _table([line for line in lines if line.n == n]) for n in sorted({line.n for line in lines})
     )
@@ -221,10 +221,10 @@ def _table(lines: Sequence[Line]) -> str:
             shown = [f"{'' if one is None else cell(one):>{width}}" for one in cells]
             text.append(f"{name:42}{''.join(shown)}".rstrip())
 
-    block("95% intervals that hold the truth", lambda one: f"{one.covered:.2f}", names, 6)
+    block("95% intervals: coverage", lambda one: f"{one.covered:.2f}", names, 6)
     floored = [name for name in names if any(x.metric == name and x.floor == x.floor for x in lines)]
     block(
-        "noise floor / mean where calibrated",
+        "noise floor / mean if calibrated",
         lambda one: f"{one.floor:.4f}/{one.by_chance:.4f}",
         floored,
         15,
@@ -243,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     todo = [
         Task(setting, n, repetition, options.seed)
         for setting in SETTINGS
