@@ -561,7 +561,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         repetitions = 4 if options.quick else 200
     if repetitions < 2 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 2 repetitions and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     peer = has_peer() if options.rule == "brier" else None
     sizes = SIZES[:1] if options.quick else options.sizes
     cells = [Cell(name, n) for n in sizes for name in options.settings]

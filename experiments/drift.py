@@ -1,13 +1,12 @@
-"""Whether drift tells a change of the population from a change of the losses.
+"""Whether ``epiloss.drift`` distinguishes a change of the population from a change of the losses.
 
     python experiments/drift.py --repetitions 100
 
-Every repetition draws a reference and a current data set whose difference is known: other scores,
-other features, other rates of the labels at equal features, or several of these. Printed is how often
-each test finds a change at 5%: of the population; of the labels at equal scores and features ("losses");
-and of each loss, on the data sets as they are ("own") and on the population that they have in common
-("same").
-Where only the population changes, the last two groups must stay near 5%.
+Every repetition draws a reference and a current data set with a known difference: other scores, other
+features, other rates at equal features, or several of these. The table shows how often each test finds a
+change at 5%: of the population; of the labels at equal scores and features ("losses"); and of each loss,
+on the data sets as they are ("own") and on their common population ("same"). If only the population
+changes, "losses" and "same" must stay near 5%.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from epiloss._saving import write_text
 from repetitions import as_csv, repeated
 
 LOSSES = ("score", "calibration_loss", "grouping_loss")
-LEVEL, ASKED = 0.05, 0.065  # of the tests; what is asked for where nothing of the kind changes
+LEVEL, TARGET = 0.05, 0.065  # level of the tests, and largest accepted rate of false rejections
 
 
 @dataclass(frozen=True)
 class Task:
-    """One pair of data sets, with a seed of its own whatever else is run."""
+    """One pair of data sets; its random stream does not depend on the other tasks."""
 
     shift: str
     n: int
@@ -55,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Line:
-    """How often each test found a change, and whether that is what was asked for."""
+    """How often each test found a change, and whether that meets the target."""
 
     shift: str
     n: int
@@ -72,7 +71,7 @@ class Line:
     @property
     def misses(self) -> str:
         """The tests that reject too often, beyond two standard errors of a frequency."""
-        most = ASKED + 2 * float(np.sqrt(ASKED * (1 - ASKED) / self.repetitions))
+        most = TARGET + 2 * float(np.sqrt(TARGET * (1 - TARGET) / self.repetitions))
         shift, found = SHIFTS[self.shift], []
         if not shift.population and self.population > most:
             found.append("population")
@@ -88,7 +87,7 @@ _SAME = ("same_score", "same_calibration", "same_grouping")
 
 
 def run_task(task: Task) -> Found:
-    """Draw two data sets, and compare them."""
+    """Draw two data sets and compare them."""
     key = (list(SHIFTS).index(task.shift), task.n, task.repetition)
     generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
     reference, current = SHIFTS[task.shift].draw((task.n, task.n), generator)
@@ -125,10 +124,10 @@ def _line(shift: str, n: int, runs: Sequence[Found]) -> Line:
 
 def as_table(lines: Sequence[Line]) -> str:
     """Return the table that is printed."""
-    width = max(len(line.shift) for line in lines)
+    width, n = max(len(line.shift) for line in lines), f"{lines[0].n:,}"
     text = [
-        f"{lines[0].repetitions} repetitions of {lines[0].n:,} reference and as many current rows: how",
-        "often tests at 5% find a change. own: of a loss, as it is; same: on a common population.",
+        f"{lines[0].repetitions} repetitions of {n} reference and {n} current rows: how",
+        "often tests at 5% find a change. own: losses as they are; same: on a common population.",
         f"{'what changed':{width}} {'truth':>10} {'popul.':>7} {'losses':>7} {'own score':>10} "
         f"{'calib.':>7} {'group.':>7} {'same score':>11} {'calib.':>7} {'group.':>7}",
     ]
@@ -144,7 +143,7 @@ def as_table(lines: Sequence[Line]) -> str:
         )
         text.append(f"{line.shift:{width}} {truth:>10} {tests} {others}  {line.misses}".rstrip())
     missed = sum(bool(line.misses) for line in lines)
-    return "\n".join([*text, f"{missed} of {len(lines)} lines miss what is asked for."])
+    return "\n".join([*text, f"{missed} of {len(lines)} lines miss the target."])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -155,12 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes; the result is the same")
     parser.add_argument("--shifts", nargs="+", choices=SHIFTS, default=list(SHIFTS), metavar="NAME")
-    parser.add_argument("--rows", type=int, default=1_000, help="of either data set")
+    parser.add_argument("--rows", type=int, default=1_000, help="rows of each data set")
     parser.add_argument("--rule", choices=("brier", "log"), default="brier")
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     todo = [
         Task(shift, options.rows, repetition, options.seed, options.rule)
         for shift in options.shifts

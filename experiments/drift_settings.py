@@ -1,11 +1,11 @@
-"""Two data sets of one model with known truth: other populations, other rules of the labels, or both.
+"""Pairs of data sets with known truth: the population, the model of the labels, or both differ.
 
 The score is ``S = 0.2 + 0.6 u`` with ``u`` between 0 and 1. The true probability is
 
     Q = S + rate + slope (S - 0.5) + grouping sign(x_1) + moved sign(x_2)
 
-of which nothing but ``u`` and the features' means differ where the population changes, and nothing but
-the coefficients where the rule of the labels changes.
+If the population changes, only ``u`` and the means of the features differ. If the model of the labels
+changes, only the coefficients differ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ N_COLUMNS = 5
 
 @dataclass(frozen=True)
 class Population:
-    """Where rows come from: scores by a beta distribution, features by the means of normal ones."""
+    """Distribution of the rows: beta for the scores, normal with given means for the features."""
 
     a: float = 1.0
     b: float = 1.0
@@ -39,8 +39,8 @@ class Population:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How labels come from scores and features."""
+class LabelModel:
+    """The true probability as a function of scores and features."""
 
     rate: float = 0.0
     slope: float = 0.0
@@ -59,8 +59,8 @@ class Rule:
 class Shift:
     """The reference and the current data set."""
 
-    before: tuple[Population, Rule]
-    after: tuple[Population, Rule]
+    before: tuple[Population, LabelModel]
+    after: tuple[Population, LabelModel]
 
     @property
     def population(self) -> bool:
@@ -69,7 +69,7 @@ class Shift:
 
     @property
     def losses(self) -> bool:
-        """Whether the rule of the labels changes."""
+        """Whether the model of the labels changes."""
         return self.before[1] != self.after[1]
 
     def draw(
@@ -77,38 +77,38 @@ class Shift:
     ) -> list[tuple[Floats, Floats, Floats]]:
         """Return labels, scores and features of both."""
         found = []
-        for (population, rule), count in zip((self.before, self.after), n, strict=True):
+        for (population, model), count in zip((self.before, self.after), n, strict=True):
             scores, X = population.draw(count, generator)
-            q = rule.q(scores, X)
+            q = model.q(scores, X)
             found.append(((generator.random(count) < q).astype(float), scores, X))
         return found
 
 
-PLAIN, RULE = Population(), Rule()
+PLAIN, LABELS = Population(), LabelModel()
 UP, MUCH_UP = Population(a=2.0), Population(a=4.0)
 NARROW = Population(a=4.0, b=4.0)
 ONE_SIDE = Population(means=(0.0, 0.7, 0.0, 0.0, 0.0))
 OTHER_NOISE = Population(means=(0.0, 0.0, 0.0, 1.0, 1.0))
 BOTH_SIDES = replace(ONE_SIDE, a=3.0)
-NONE, SMOOTH = replace(RULE, grouping=0.0), Rule(smooth=True)
+NONE, SMOOTH = replace(LABELS, grouping=0.0), LabelModel(smooth=True)
 
 SHIFTS: Mapping[str, Shift] = {
-    "nothing": Shift((PLAIN, RULE), (PLAIN, RULE)),
+    "nothing": Shift((PLAIN, LABELS), (PLAIN, LABELS)),
     "nothing, no grouping loss": Shift((PLAIN, NONE), (PLAIN, NONE)),
-    "scores up": Shift((PLAIN, RULE), (UP, RULE)),
-    "scores much up": Shift((PLAIN, RULE), (MUCH_UP, RULE)),
-    "scores narrower": Shift((PLAIN, RULE), (NARROW, RULE)),
+    "scores up": Shift((PLAIN, LABELS), (UP, LABELS)),
+    "scores much up": Shift((PLAIN, LABELS), (MUCH_UP, LABELS)),
+    "scores narrower": Shift((PLAIN, LABELS), (NARROW, LABELS)),
     "scores up, smooth": Shift((PLAIN, SMOOTH), (MUCH_UP, SMOOTH)),
     "scores up, no grouping loss": Shift((PLAIN, NONE), (MUCH_UP, NONE)),
-    "noise columns": Shift((PLAIN, RULE), (OTHER_NOISE, RULE)),
-    "one side of the segment": Shift((PLAIN, RULE), (ONE_SIDE, RULE)),
-    "scores and one side": Shift((PLAIN, RULE), (BOTH_SIDES, RULE)),
+    "noise columns": Shift((PLAIN, LABELS), (OTHER_NOISE, LABELS)),
+    "one side of the segment": Shift((PLAIN, LABELS), (ONE_SIDE, LABELS)),
+    "scores and one side": Shift((PLAIN, LABELS), (BOTH_SIDES, LABELS)),
     "scores and one side, smooth": Shift((PLAIN, SMOOTH), (BOTH_SIDES, SMOOTH)),
-    "rates 5 points up": Shift((PLAIN, RULE), (PLAIN, replace(RULE, rate=0.05))),
-    "slope of the curve": Shift((PLAIN, RULE), (PLAIN, replace(RULE, slope=-0.4))),
-    "segment 10 points worse": Shift((PLAIN, RULE), (PLAIN, replace(RULE, grouping=0.25))),
-    "another segment": Shift((PLAIN, RULE), (PLAIN, Rule(grouping=0.0, moved=0.15))),
-    "scores up, and rates": Shift((PLAIN, RULE), (UP, replace(RULE, rate=0.06))),
-    "scores up, and segment": Shift((PLAIN, RULE), (UP, replace(RULE, grouping=0.25))),
-    "one side, and rates": Shift((PLAIN, RULE), (ONE_SIDE, replace(RULE, rate=0.06))),
+    "rates 5 points up": Shift((PLAIN, LABELS), (PLAIN, replace(LABELS, rate=0.05))),
+    "slope of the curve": Shift((PLAIN, LABELS), (PLAIN, replace(LABELS, slope=-0.4))),
+    "segment 10 points worse": Shift((PLAIN, LABELS), (PLAIN, replace(LABELS, grouping=0.25))),
+    "another segment": Shift((PLAIN, LABELS), (PLAIN, LabelModel(grouping=0.0, moved=0.15))),
+    "scores up, and rates": Shift((PLAIN, LABELS), (UP, replace(LABELS, rate=0.06))),
+    "scores up, and segment": Shift((PLAIN, LABELS), (UP, replace(LABELS, grouping=0.25))),
+    "one side, and rates": Shift((PLAIN, LABELS), (ONE_SIDE, replace(LABELS, rate=0.06))),
 }

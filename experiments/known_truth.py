@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     lines = []
     for name in options.studies:
         n = max(options.repetitions // STUDIES[name][1], 1)

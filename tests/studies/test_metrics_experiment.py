@@ -32,7 +32,7 @@ def test_a_calibrated_population_has_no_calibration_error() -> None:
 def test_the_script_prints_its_table_and_saves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = {name: metrics.SETTINGS[name] for name in ("calibrated", "too sure, clusters")}
+    few = {name: metrics.SETTINGS[name] for name in ("calibrated", "overconfident, clusters")}
     monkeypatch.setattr(metrics, "SETTINGS", few)
     path = tmp_path / "new" / "metrics.csv"
     metrics.main(["--quick", "--repetitions", "1", "--jobs", "1", "--output", str(path)])
