@@ -152,7 +152,7 @@ def test_the_short_hands_name_their_level_sets() -> None:
 
 @pytest.mark.parametrize("n_bins", [0, -3, 2.5, True, False, None, "ten", [[0, 1]]])
 def test_bins_must_be_a_whole_number_or_edges(n_bins: Any) -> None:
-    with pytest.raises(OptionError, match=r"^n_bins must be a whole number of at least 1"):
+    with pytest.raises(OptionError, match=r"^n_bins must be an integer of at least 1"):
         resolve_level_sets(n_bins, "uniform", np.array([0.5]), None)
 
 

@@ -218,7 +218,7 @@ def test_classes_are_recalibrated_together_by_rows_that_are_not_evaluated(
     learn = RecalibratedTogether._all_learned_on
 
     def recorded(self: RecalibratedTogether, rows: Codes) -> Floats:
-        if rows.tobytes() not in self.found:
+        if rows.tobytes() not in self.cache:
             fitted.append((rows, None if self.weights is None else self.weights[rows]))
         return learn(self, rows)
 

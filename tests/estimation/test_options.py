@@ -15,9 +15,9 @@ import epiloss
 from epiloss.sources.files import FilePart
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no bins": ({"n_bins": 0}, "n_bins must be a whole number of at least 1"),
-    "a part of a bin": ({"n_bins": 2.5}, "n_bins must be a whole number of at least 1"),
-    "a text of bins": ({"n_bins": "15"}, "n_bins must be a whole number of at least 1"),
+    "no bins": ({"n_bins": 0}, "n_bins must be an integer of at least 1"),
+    "a part of a bin": ({"n_bins": 2.5}, "n_bins must be an integer of at least 1"),
+    "a text of bins": ({"n_bins": "15"}, "n_bins must be an integer of at least 1"),
     "edges in no order": ({"n_bins": [0, 0.5, 0.2]}, "bin edges must be at least two increasing"),
     "edges that are texts": ({"n_bins": ["low", "high"]}, "bin edges must be numbers"),
     "strategy": ({"strategy": "equal"}, "strategy must be 'uniform' or 'quantile', got 'equal'"),

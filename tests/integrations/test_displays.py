@@ -56,7 +56,7 @@ def test_options_of_a_display_are_those_of_an_audit_and_wrong_ones_are_told() ->
     for name in ("subgroups", "sample_weight", "clusters", "display"):
         del options[name]  # of the rows
     assert dict(DEFAULTS) == options
-    with pytest.raises(OptionError, match="n_bins must be a whole number"):
+    with pytest.raises(OptionError, match="n_bins must be an integer"):
         GroupingDisplay.from_predictions(Y, S, X, n_bins=0)
     with pytest.raises(TypeError, match="bins"):
         GroupingDisplay.from_predictions(Y, S, X, bins=4)

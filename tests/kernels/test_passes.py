@@ -9,7 +9,7 @@ from epiloss._kernels import reference
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.layout import Grid
 from epiloss._typing import Floats
-from epiloss.calibration.halves import dealt, sorted_rows
+from epiloss.calibration.halves import random_pairs, sorted_rows
 from epiloss.calibration.level_sets import LevelSets, quantile_level_sets, uniform_level_sets
 from fuzz_kernel import passed
 
@@ -84,14 +84,14 @@ def test_sorted_rows_are_those_of_a_sort_by_score_then_label() -> None:
     for scores in (g.random(500), np.round(g.random(500), 1), g.choice([-0.0, 0.0, 5e-324, 1.0], 500)):
         labels = (g.random(500) < 0.4).astype(float)
         order = np.lexsort([labels, scores])
-        ordered, dealt_labels = sorted_rows(scores, labels)
+        ordered, sorted_labels = sorted_rows(scores, labels)
         np.testing.assert_array_equal(ordered, scores[order])
-        np.testing.assert_array_equal(dealt_labels, labels[order])
+        np.testing.assert_array_equal(sorted_labels, labels[order])
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 1000])
-def test_each_two_neighbours_are_dealt_to_different_halves(n: int) -> None:
-    first, second = dealt(n, np.random.default_rng(3))
+def test_each_two_neighbours_are_in_different_halves(n: int) -> None:
+    first, second = random_pairs(n, np.random.default_rng(3))
     assert sorted([*first.tolist(), *second.tolist()]) == list(range(n))
     assert len(set((first // 2).tolist())) == len(first)
     assert len(set((second // 2).tolist())) == len(second)

@@ -94,7 +94,7 @@ def test_without_features_there_is_nothing_to_learn_from(result: Audit) -> None:
 
 
 def test_wrong_thresholds_and_several_scores_are_refused(result: Audit) -> None:
-    with pytest.raises(OptionError, match=r"thresholds must lie in \(0, 1\), got 1.0"):
+    with pytest.raises(OptionError, match=r"thresholds must lie strictly between 0 and 1, got 1.0"):
         DecisionCurveDisplay.from_audit(result, thresholds=[0.5, 1.0], learned=False)
     several = MultiClass().sample(300)
     with pytest.raises(OptionError, match="decision curve needs an audit of one score"):

@@ -13,15 +13,15 @@ from scipy.special import log_softmax, softmax
 from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
 
-_LEAST = 1e-7  # a score that was given as 0
-_WIDEST = 10.0  # log of the largest and of the smallest inverse temperature, as in scikit-learn
+_SMALLEST = 1e-7  # replaces scores of 0
+_LARGEST_LOG = 10.0  # bound on the log of the inverse temperature, as in scikit-learn
 
 
 class ClassRecalibrator(Protocol):
-    """An object that learns a map from the scores of all classes (n, K) to probabilities (n, K)."""
+    """Interface of objects that map the scores of all classes (n, K) to probabilities (n, K)."""
 
     def fit(self, scores: Floats, labels: Codes, sample_weight: Floats | None = None) -> Any:
-        """Learn the map; ``labels`` are places of columns."""
+        """Learn the map; ``labels`` are column indices."""
 
     def predict(self, scores: Floats) -> Floats:
         """Return the recalibrated scores."""
@@ -43,14 +43,14 @@ class ClassTemperature:
     def fit(
         self, scores: Floats, labels: Codes, sample_weight: Floats | None = None
     ) -> ClassTemperature:
-        """Learn the temperature, the one with the least log-loss."""
+        """Learn the temperature that minimises the log-loss."""
         logs = clipped_logs(scores)
 
         def loss(log_inverse: float) -> float:
             return _log_loss(np.exp(log_inverse) * logs, labels, sample_weight)
 
         found = minimize_scalar(
-            loss, bounds=(-_WIDEST, _WIDEST), method="bounded", options={"xatol": 1e-12}
+            loss, bounds=(-_LARGEST_LOG, _LARGEST_LOG), method="bounded", options={"xatol": 1e-12}
         )
         self.inverse_temperature = float(np.exp(found.x))
         return self
@@ -62,7 +62,7 @@ class ClassTemperature:
 
 @dataclass
 class VectorScaling:
-    """Vector scaling (Guo et al., 2017): ``softmax(a * log p + b)`` with a slope and shift per class.
+    """Vector scaling (Guo et al., 2017): ``softmax(a * log p + b)`` with a slope and a shift per class.
 
     Examples
     --------
@@ -75,20 +75,22 @@ class VectorScaling:
     shifts: Floats = field(default_factory=lambda: np.zeros(1), repr=False)
 
     def fit(self, scores: Floats, labels: Codes, sample_weight: Floats | None = None) -> VectorScaling:
-        """Learn slopes and shifts by the log-loss, hardly shrunk towards leaving scores alone."""
+        """Learn slopes and shifts by the log-loss, with a slight penalty towards the identity."""
         logs, n_classes = clipped_logs(scores), scores.shape[1]
         share = np.ones(len(labels)) if sample_weight is None else sample_weight
         share = share / share.sum()
-        hit = (labels[:, None] == np.arange(n_classes)).astype(float)
+        is_label = (labels[:, None] == np.arange(n_classes)).astype(float)
         start = np.concatenate([np.ones(n_classes), np.zeros(n_classes)])
-        shrinkage = 1e-6 / len(labels)  # as of the sigmoid; classes without labels have no optimum
+        shrinkage = 1e-6 / len(labels)  # without it, classes without labels have no optimum
 
         def loss(coefficients: Floats) -> tuple[float, Floats]:
             slopes, shifts = np.split(coefficients, 2)
             log_scores = log_softmax(slopes * logs + shifts, axis=1)
-            error = share[:, None] * (np.exp(log_scores) - hit)
+            error = share[:, None] * (np.exp(log_scores) - is_label)
             away = coefficients - start
-            value = -float(share @ (hit * log_scores).sum(axis=1)) + shrinkage / 2 * float(away @ away)
+            value = -float(share @ (is_label * log_scores).sum(axis=1)) + shrinkage / 2 * float(
+                away @ away
+            )
             slope = np.concatenate([(error * logs).sum(axis=0), error.sum(axis=0)])
             return value, slope + shrinkage * away
 
@@ -115,9 +117,9 @@ CLASS_RECALIBRATORS: Mapping[str, Callable[[], ClassRecalibrator]] = {
 
 @dataclass(frozen=True)
 class RecalibratedTogether:
-    """The scores of all classes, recalibrated at once by some of the rows.
+    """The scores of all classes, recalibrated jointly on some of the rows.
 
-    Binary problems of a task share one, so that each set of learning rows is fitted once.
+    The binary problems of a task share one instance, so that each set of learning rows is fitted once.
     """
 
     recalibrate: str
@@ -125,32 +127,32 @@ class RecalibratedTogether:
     scores: Floats  # (n, K)
     labels: Codes
     weights: Floats | None
-    found: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
+    cache: dict[bytes, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def confidence(self) -> Floats:
-        """The highest score of each row, by which rows are split alike for all classes."""
+        """The highest score of each row, which stratifies the same split for all classes."""
         return np.asarray(self.scores.max(axis=1), float)
 
     def learned_on(self, rows: Codes, of: Any) -> Floats:
-        """Return scores of all rows, recalibrated by some of them: of a class, or of each row's own."""
-        anew = self._all_learned_on(rows)
+        """Return scores of all rows, recalibrated on some: of class ``of``, or of a class per row."""
+        recalibrated = self._all_learned_on(rows)
         if isinstance(of, np.ndarray):
-            return np.asarray(np.take_along_axis(anew, of[:, None], axis=1)[:, 0], float)
-        return np.ascontiguousarray(anew[:, self.classes.index(of)])
+            return np.asarray(np.take_along_axis(recalibrated, of[:, None], axis=1)[:, 0], float)
+        return np.ascontiguousarray(recalibrated[:, self.classes.index(of)])
 
     def _all_learned_on(self, rows: Codes) -> Floats:
         key = rows.tobytes()
-        if key not in self.found:
+        if key not in self.cache:
             weights = None if self.weights is None else self.weights[rows]
             model = resolve_class_recalibrator(self.recalibrate)
             model.fit(self.scores[rows], self.labels[rows], weights)
-            self.found[key] = model.predict(self.scores)
-        return self.found[key]
+            self.cache[key] = model.predict(self.scores)
+        return self.cache[key]
 
 
 def resolve_class_recalibrator(recalibrate: str) -> ClassRecalibrator:
-    """Return a fresh recalibrator of all classes by its name.
+    """Return a new recalibrator of all classes by its name.
 
     Examples
     --------
@@ -159,16 +161,18 @@ def resolve_class_recalibrator(recalibrate: str) -> ClassRecalibrator:
     """
     if recalibrate not in CLASS_RECALIBRATORS:
         names = " or ".join(map(repr, CLASS_RECALIBRATORS))
-        raise OptionError(f"recalibrate must be {names} for all classes, got {recalibrate!r}.")
+        raise OptionError(
+            f"to recalibrate all classes jointly, recalibrate must be {names}, got {recalibrate!r}."
+        )
     return CLASS_RECALIBRATORS[recalibrate]()
 
 
 def clipped_logs(scores: Floats) -> Floats:
-    """Return the logarithms of scores, finite where they are 0."""
-    return np.asarray(np.log(np.maximum(scores, _LEAST)), float)
+    """Return the logarithms of scores; scores of 0 are replaced by a small number."""
+    return np.asarray(np.log(np.maximum(scores, _SMALLEST)), float)
 
 
 def _log_loss(logits: Floats, labels: Codes, weights: Floats | None) -> float:
     """Return the mean log-loss of softmax scores."""
-    given = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)[:, 0]
-    return -float(np.average(given, weights=weights))
+    log_likelihood = np.take_along_axis(log_softmax(logits, axis=1), labels[:, None], axis=1)[:, 0]
+    return -float(np.average(log_likelihood, weights=weights))

@@ -1,4 +1,4 @@
-"""How much labels of one cluster depend on each other, and how few independent ones they are worth."""
+"""Design effect of clusters: how many dependent labels count as one independent label."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ import numpy as np
 from epiloss._typing import Codes, Floats
 from epiloss.calibration.smoothers import DistinctScores, beta_calibration, calibrated, log_odds_terms
 
-_PARTS = 20  # of equal mass: rows of nearly equal score
-_BLOCKS = 1_000
+_PARTS = 20  # bins of equal mass, within which scores are nearly equal
+_BLOCKS = 1_000  # blocks of scores for the preliminary beta calibration
 
 
 @dataclass(frozen=True)
 class ClusterParts:
-    """The rows that each cluster has in each of some cells."""
+    """Rows divided into parts: one part for each combination of cluster and cell."""
 
-    part: Codes  # of each row, one for each cluster and cell
+    part: Codes  # of each row
     weight: Floats
 
     @classmethod
     def of(cls, cell: Codes, clusters: Codes, weights: Floats | None) -> ClusterParts:
-        """Tell which rows are of one cluster and one cell."""
+        """Assign each row to the part of its cluster and cell."""
         part = np.unique(cell * (int(clusters.max()) + 1) + clusters, return_inverse=True)[1]
         return cls(part, np.ones(len(part)) if weights is None else weights)
 
     @property
     def total(self) -> Floats:
-        """The weight of each row's part."""
+        """The total weight of each row's part."""
         return np.bincount(self.part, self.weight).astype(float)[self.part]
 
     def correlation(self, residuals: Floats) -> float:
-        """Return the mean product of two residuals of one part over their mean square, in [0, 1].
+        """Return the correlation of residuals within parts, between 0 and 1.
 
-        Copies of one row have 1, rows that do not depend on each other about 0.
+        It is the mean product of the residuals of two rows of a part, divided by their mean square: 1
+        for copies of a row, and about 0 for independent rows.
         """
         w, squares = self.weight, self.weight * residuals**2
         total = np.bincount(self.part, w)
-        own = float((w * squares).sum())  # the pairs of a row and itself
+        own = float((w * squares).sum())  # pairs of a row with itself
         products = float((np.bincount(self.part, w * residuals) ** 2).sum()) - own
         most = float((total * np.bincount(self.part, squares)).sum()) - own
         if not most > 1e-12 * own:
-            return 1.0  # no cluster has two rows in a cell
+            return 1.0  # no part has two rows
         return min(max(products / most, 0.0), 1.0)
 
     def squares(self, correlation: float) -> Floats:
-        """Return what each row adds to the sum of squared weights, of which Kish's size is made."""
+        """Return each row's term in the sum of squared weights of Kish's effective sample size."""
         others = self.total - self.weight
         return np.asarray(self.weight * (self.weight + correlation * others), float)
 
 
 def design_effect(scores: Floats, labels: Floats, weights: Floats | None, clusters: Codes) -> float:
-    """Return how many rows of nearly equal score count as one independent label, at equal weights.
+    """Return how many rows count as one independent label, among rows of nearly equal score.
 
     Examples
     --------

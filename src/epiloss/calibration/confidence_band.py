@@ -1,4 +1,4 @@
-"""A calibration curve with a band around it: how far it might lie from the true one."""
+"""A calibration curve with a pointwise confidence band."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epiloss.calibration.smoothers import DistinctScores
 from epiloss.input.tasks import BinaryProblem
 from epiloss.table import Table
 
-_BLOCKS = 1_000  # of scores, in which labels are drawn anew
+_BLOCKS = 1_000  # blocks of scores in which labels are simulated
 _DRAWS = 200
 
 
@@ -25,12 +25,13 @@ def curve_with_band(
     n_points: int,
     generator: np.random.Generator,
 ) -> Table:
-    """Return score, rate, low and high at points of equal mass between.
+    """Return the columns score, rate, low and high of the curve at quantiles of the score.
 
-    The band is pointwise, from curves fitted to labels drawn anew around the fitted curve: binomial
-    with as many independent labels as a block of scores has, counted by cluster where there are any.
-    Their quantiles are the band: turned around the curve, as other bootstraps do, they hold the
-    truth in 0.86 of cases instead of 0.97, because the window is chosen anew in each.
+    The pointwise band is a parametric bootstrap: the curve is refitted to labels drawn from the fitted
+    curve. They are binomial, with the number of independent labels of each block of scores. The band
+    consists of quantiles of the refitted curves. The basic bootstrap, which reflects these quantiles
+    around the curve, covers the truth in 0.86 of cases instead of 0.97, because each refit chooses its
+    own window.
     """
     scores, labels, weights = problem.scores, problem.labels, problem.weights
     rows = DistinctScores.gather(scores, labels, weights).in_blocks(_BLOCKS)
@@ -38,12 +39,12 @@ def curve_with_band(
     points = np.unique(np.quantile(scores, np.linspace(0, 1, n_points)))
     rate, size = np.clip(curve(rows.scores), 0, 1), rows.weight / _design_effect(problem)
     draws = np.empty((_DRAWS, len(points)))
-    whole = np.maximum(np.rint(size), 1).astype(np.int64)
+    n_labels = np.maximum(np.rint(size), 1).astype(np.int64)
     for draw in draws:
-        # labels of fewer than one row's worth vary as much more as they are fewer
-        noise = (generator.binomial(whole, rate) / whole - rate) * np.sqrt(whole / size)
-        again = replace(rows, label_mean=np.clip(rate + noise, 0, 1))
-        draw[:] = fitter.fit_distinct(again)(points)
+        # The number of labels is rounded to draw them, so that the noise has to be rescaled.
+        noise = (generator.binomial(n_labels, rate) / n_labels - rate) * np.sqrt(n_labels / size)
+        simulated = replace(rows, label_mean=np.clip(rate + noise, 0, 1))
+        draw[:] = fitter.fit_distinct(simulated)(points)
     fitted = curve(points)
     tail = (1 - level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
@@ -58,7 +59,7 @@ def curve_with_band(
 
 
 def _design_effect(problem: BinaryProblem) -> float:
-    """Return how many rows count as one independent label, for unequal weights and for clusters."""
+    """Return how many rows count as one independent label, given unequal weights and clusters."""
     weight: Floats = np.ones(len(problem.scores)) if problem.weights is None else problem.weights
     if problem.clusters is not None:
         weight = np.bincount(problem.clusters, weight).astype(float)

@@ -1,4 +1,4 @@
-"""Calibration curves: score -> probability, each fitted in O(n log n) time and O(n) memory."""
+"""Calibration curves: maps from score to probability, fitted in O(n log n) time and O(n) memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from epiloss.calibration.breaks import (
     repeated_enough,
 )
 from epiloss.calibration.clusters import design_effect
-from epiloss.calibration.halves import dealt, even_halves, shuffled_ties, sorted_rows
+from epiloss.calibration.halves import even_halves, random_pairs, shuffled_ties, sorted_rows
 from epiloss.calibration.smoothers import (
     DistinctScores,
     WindowedLines,
@@ -34,13 +34,13 @@ from epiloss.calibration.smoothers import (
 from epiloss.errors import DataError, OptionError
 
 Curve = Callable[[Floats], Floats]
-_REACH = 2.0**-11  # of the distance to 0 or 1, in which rows count as having one score
-FINEST = 20_000  # smoothers work on at most so many scores: finer steps than any curve needs
+_TOLERANCE = 2.0**-11  # relative to the distance to 0 or 1: closer scores count as equal
+FINEST = 20_000  # maximum number of distinct scores in a smoother, more than any curve needs
 
 
 @dataclass(frozen=True)
 class InterpolatedCurve:
-    """A curve known at some scores, linear between them and flat outside."""
+    """A curve given at some scores, linear between them and constant outside."""
 
     scores: Floats
     values: Floats
@@ -52,18 +52,19 @@ class InterpolatedCurve:
         curve: Floats = kernel().interpolate(self.scores, self.values, scores)
         return curve
 
-    def with_own(self, scores: Floats, rates: Floats) -> InterpolatedCurve:
-        """Return the curve with some scores that have rates of their own, beside which it is as it was.
+    def with_values(self, scores: Floats, rates: Floats) -> InterpolatedCurve:
+        """Return the curve with its values replaced at some scores, and unchanged elsewhere.
 
-        Their reach is the width of the finest cells in which scores are counted beyond memory.
+        A replaced value applies within the width of the finest cells in which streamed scores are
+        counted.
         """
         gap = np.diff(scores, prepend=-1.0, append=2.0)
-        reach = _REACH * np.minimum(scores, 1 - scores) + 2.0**-38
+        reach = _TOLERANCE * np.minimum(scores, 1 - scores) + 2.0**-38
         reach = np.minimum(reach, np.minimum(gap[1:], gap[:-1]) / 4)
         near, far = reach[:, None] * [-1, 1], reach[:, None] * [-1.01, 1.01]
         left = np.searchsorted(scores, self.scores) - 1
-        places = np.clip([left, left + 1], 0, len(scores) - 1)
-        apart = (np.abs(self.scores - scores[places]) > 1.01 * reach[places]).all(axis=0)
+        neighbours = np.clip([left, left + 1], 0, len(scores) - 1)
+        apart = (np.abs(self.scores - scores[neighbours]) > 1.01 * reach[neighbours]).all(axis=0)
         beside = scores[:, None] + far
         knots = np.concatenate([self.scores[apart], (scores[:, None] + near).ravel(), beside.ravel()])
         values = [self.values[apart], np.repeat(rates, 2), self(beside.ravel())]
@@ -78,12 +79,12 @@ class CurveFitter(ABC):
 
     @abstractmethod
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Fit the curve to rows gathered by score."""
+        """Fit the curve to rows grouped by score."""
 
     def fit_pair(
         self, a: DistinctScores, b: DistinctScores, both: DistinctScores
     ) -> tuple[Curve, Curve]:
-        """Fit a curve to either half of the rows; ``both`` are all of them."""
+        """Fit a curve to each half of the rows; ``both`` holds all rows."""
         return self.fit_distinct(a), self.fit_distinct(b)
 
     def fit(self, scores: Floats, labels: Floats, weights: Floats | None = None) -> Curve:
@@ -93,10 +94,10 @@ class CurveFitter(ABC):
 
 @dataclass(frozen=True)
 class LocalLinear(CurveFitter):
-    """Least-squares lines in sliding windows of equal mass; leave-one-out chooses their size.
+    """Local linear regression in sliding windows of equal mass; leave-one-out selects their size.
 
-    The line's abscissa is the beta-calibrated score, so that the widest window is a parametric
-    recalibration, and narrower ones are taken only where the labels ask for them.
+    The regressor is the beta-calibrated score. The widest window is therefore a parametric
+    recalibration, and narrower windows are selected only if the labels require them.
 
     Examples
     --------
@@ -108,17 +109,17 @@ class LocalLinear(CurveFitter):
     """
 
     n_windows: int = 12
-    finest: int = 5_000  # blocks of scores: a line through a window needs no finer steps
-    coarse: int = 1_000  # blocks that tell which window is best
+    finest: int = 5_000  # number of blocks of scores to which lines are fitted
+    coarse: int = 1_000  # number of blocks on which the window is selected
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Fit the curve, in pieces where it has jumps, and scores that repeat enough by themselves."""
+        """Fit the curve piecewise between jumps; scores with many labels keep their own rate."""
         return self._fit(rows, self._breaks(rows), rows.scores)
 
     def fit_pair(
         self, a: DistinctScores, b: DistinctScores, both: DistinctScores
     ) -> tuple[Curve, Curve]:
-        """Fit two curves that break at the same scores."""
+        """Fit two curves with jumps and own rates at the same scores."""
         breaks = self._breaks(both)
         return self._fit(a, breaks, both.scores), self._fit(b, breaks, both.scores)
 
@@ -126,27 +127,27 @@ class LocalLinear(CurveFitter):
         own = repeated_enough(rows)
         some = repeated(rows) & ~own
         if some.any() and not rows.of_clusters:
-            # a window would follow rough rates in part, and so hide that they are
-            left = rows.take(~own).independent()
-            terms = log_odds_terms(left.scores)
-            smooth = calibrated(terms, beta_calibration(left, terms))[some[~own]]
+            # Compare with beta calibration: windows would partly follow rough rates and so hide them.
+            rest = rows.take(~own).independent()
+            terms = log_odds_terms(rest.scores)
+            smooth = calibrated(terms, beta_calibration(rest, terms))[some[~own]]
             if are_copies(rows.take(some), smooth):
                 rows = replace(rows, n_labels=np.ones(len(own)))
             elif is_rough(rows.take(some), smooth):
                 own |= some
         if own.all():
             return Breaks(rows.scores, np.zeros(0))
-        left = (rows.take(~own) if own.any() else rows).independent()
-        return Breaks(rows.scores[own], find_jumps(left.in_blocks(self.coarse), self._best_lines))
+        rest = (rows.take(~own) if own.any() else rows).independent()
+        return Breaks(rows.scores[own], find_jumps(rest.in_blocks(self.coarse), self._best_lines))
 
-    def _fit(self, rows: DistinctScores, breaks: Breaks, among: Floats) -> Curve:
-        own = breaks.owners(rows, among)
+    def _fit(self, rows: DistinctScores, breaks: Breaks, all_scores: Floats) -> Curve:
+        own = breaks.has_own_rate(rows, all_scores)
         if not own.any():
             return self._in_pieces(rows, breaks.jumps)
         if own.all():
             return InterpolatedCurve(rows.scores, rows.label_mean)
         curve = self._in_pieces(rows.take(~own), breaks.jumps)
-        return curve.with_own(rows.scores[own], rows.label_mean[own])
+        return curve.with_values(rows.scores[own], rows.label_mean[own])
 
     def _in_pieces(self, rows: DistinctScores, jumps: Floats) -> InterpolatedCurve:
         parts = [self._smooth(piece) for piece in pieces(rows.independent(), jumps)]
@@ -156,7 +157,7 @@ class LocalLinear(CurveFitter):
         return InterpolatedCurve(np.concatenate(scores), np.concatenate(values))
 
     def _smooth(self, rows: DistinctScores) -> InterpolatedCurve:
-        """Fit with the window size that has the least leave-one-out error, on blocks of scores."""
+        """Fit with the window size of smallest leave-one-out error, on blocks of scores."""
         rows = rows.in_blocks(self.finest)
         blocks = rows.in_blocks(self.coarse)
         terms = log_odds_terms(blocks.scores)
@@ -173,7 +174,7 @@ class LocalLinear(CurveFitter):
         return np.exp(np.linspace(narrowest, widest, self.n_windows))
 
     def _best_lines(self, blocks: DistinctScores) -> tuple[float, WindowedLines]:
-        """Return the least leave-one-out error, and the lines that have it in some window."""
+        """Return the smallest leave-one-out error over windows, and the lines."""
         terms = log_odds_terms(blocks.scores)
         lines = WindowedLines.prepare(blocks, calibrated(terms, beta_calibration(blocks, terms)))
         return float(lines.leave_one_out(self._windows(blocks)).min()), lines
@@ -181,10 +182,10 @@ class LocalLinear(CurveFitter):
 
 @dataclass(frozen=True)
 class Isotonic(CurveFitter):
-    """The non-decreasing curve nearest to the labels."""
+    """The non-decreasing curve of smallest squared error (isotonic regression)."""
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Fit by pooling adjacent violators."""
+        """Fit by the pool-adjacent-violators algorithm."""
         from sklearn.isotonic import isotonic_regression
 
         values = isotonic_regression(rows.label_mean, sample_weight=rows.weight)
@@ -195,8 +196,8 @@ class Isotonic(CurveFitter):
 class Nearest(CurveFitter):
     """The mean label of the ``k`` nearest scores; by default ``k`` is min(2000, n/10).
 
-    Ties at the border of the window count with the same weight each, so that the result does not
-    depend on the order of the rows.
+    Equal scores at the border of the window share their weight, so that the result does not depend
+    on the order of the rows.
     """
 
     n_neighbors: int | None = None
@@ -211,13 +212,13 @@ class Nearest(CurveFitter):
 
 @dataclass(frozen=True)
 class Lowess(CurveFitter):
-    """Tricube-weighted local lines over a fraction of the rows, at points between which it is linear."""
+    """Lowess: tricube-weighted local lines at some points, and linear interpolation between them."""
 
     fraction: float = 0.3
     n_points: int = 200
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Fit a weighted line around each of ``n_points`` scores of equal mass apart."""
+        """Fit a weighted line around each of ``n_points`` quantiles of the score."""
         rows = rows.in_blocks(FINEST)
         rank, mass = rows.mid_rank, float(rows.weight.sum())
         targets = np.linspace(rank[0], rank[-1], min(self.n_points, len(rank)))
@@ -229,12 +230,12 @@ class Lowess(CurveFitter):
 
 @dataclass(frozen=True)
 class GivenCurve(CurveFitter):
-    """A curve that the user knows already."""
+    """A curve passed by the user as a function."""
 
     function: Callable[[Floats], Floats]
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
-        """Return the given curve, checked at the scores of the data."""
+        """Check the curve at the scores of the data, and return it."""
         values = np.asarray(self.function(rows.scores), float)
         if values.shape != rows.scores.shape or not ((values >= 0) & (values <= 1)).all():
             raise DataError(
@@ -245,7 +246,7 @@ class GivenCurve(CurveFitter):
 
 
 def resolve_curve(curve: str | CurveFitter | Callable[[Floats], Floats] | None) -> CurveFitter:
-    """Return the curve that a short-hand or a callable stands for."""
+    """Return the curve fitter for a name or a function."""
     if isinstance(curve, CurveFitter):
         return curve
     if callable(curve) and not isinstance(curve, type):
@@ -273,25 +274,25 @@ def fit_curve_pair(
     generator: np.random.Generator,
     clusters: Codes | None = None,
 ) -> tuple[Curve, Curve]:
-    """Fit two curves on disjoint random halves, whose errors are therefore independent."""
+    """Fit two curves on disjoint random halves of the rows, so that their errors are independent."""
     if isinstance(fitter, GivenCurve) or len(scores) < 4:
         curve = fitter.fit(scores, labels, weights)
         return curve, curve
     if weights is None and clusters is None and ((labels == 0) | (labels == 1)).all():
         scores, labels = sorted_rows(scores, labels)
         order = shuffled_ties(scores, generator)
-        halves = dealt(len(scores), generator)
+        halves = random_pairs(len(scores), generator)
         if order is not None:
             halves = np.sort(order[halves[0]]), np.sort(order[halves[1]])
     else:
-        order = np.argsort(scores)  # equal scores are told apart by what the rows hold
+        order = np.argsort(scores)  # even_halves orders rows of equal score by their other values
         scores, labels = scores[order], labels[order]
         weights = None if weights is None else weights[order]
         clusters = None if clusters is None else clusters[order]
         halves = even_halves(scores, labels, weights, clusters, generator)
     effect = None if clusters is None else design_effect(scores, labels, weights, clusters)
     both = DistinctScores.gather(scores, labels, weights, effect)
-    a, b = (_gathered(scores, labels, weights, effect, half) for half in halves)
+    a, b = (_gather(scores, labels, weights, effect, half) for half in halves)
     return fitter.fit_pair(a, b, both)
 
 
@@ -303,14 +304,14 @@ def fit_vector_curve_pair(
     generator: np.random.Generator,
     clusters: Codes | None = None,
 ) -> tuple[Floats, Floats]:
-    """Fit two logistic curves of a class over whole score vectors, on disjoint random halves.
+    """Fit two logistic regressions of a class on whole score vectors, on disjoint random halves.
 
-    Their terms are the logarithms of all scores and the log-odds of the class's own, so that a
-    calibrated score is among them. Returns both curves' values for every row.
+    The regressors are the logarithms of all scores and the log-odds of the class's own score, so that
+    the model contains the calibrated case. Returns the values of both curves for every row.
     """
     from sklearn.linear_model import LogisticRegression
 
-    logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped: these are regressed on, not only compared
+    logs = np.log(np.clip(vectors, 1e-6, 1.0))  # clipped, because outliers would dominate the regression
     design = np.column_stack([logs, log_odds_terms(scores).T])
     values = []
     for half in even_halves(scores, labels, weights, clusters, generator):
@@ -326,10 +327,10 @@ def fit_vector_curve_pair(
 def cell_mean_pair(
     cell: Codes, labels: Floats, weights: Floats | None, halves: tuple[Codes, Codes]
 ) -> tuple[Floats, Floats]:
-    """Return for each row the mean label of its cell in either half of the rows.
+    """Return for each row the mean label of its cell in the first and in the second half of the rows.
 
-    That is the calibrated score where all rows of a cell have one score; a half without rows of a cell
-    has the mean of all.
+    It estimates the calibrated score if all rows of a cell have the same score. If a half has no row of
+    a cell, the mean over both halves is used.
 
     Examples
     --------
@@ -350,7 +351,7 @@ def cell_mean_pair(
     return pair[0], pair[1]
 
 
-def _gathered(
+def _gather(
     scores: Floats,
     labels: Floats,
     weights: Floats | None,

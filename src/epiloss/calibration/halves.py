@@ -1,4 +1,4 @@
-"""Two halves of the rows, dealt by what the rows hold and not by their order."""
+"""Random halves of the rows that depend on the content of the rows, not on their order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ def even_halves(
     clusters: Codes | None,
     generator: np.random.Generator,
 ) -> tuple[Codes, Codes]:
-    """Deal each two rows, or clusters, that are next to each other in score to two halves at random.
+    """Split rows into random halves with similar scores.
 
-    It depends on what the rows hold, not on their order.
+    Of every two rows (or clusters) with adjacent scores, one goes to each half. The split depends on
+    the content of the rows, not on their order.
     """
     unit = np.arange(len(scores))
     if clusters is not None and clusters.min() < clusters.max():
@@ -24,22 +25,23 @@ def even_halves(
     n = np.bincount(unit)
     keys = [np.bincount(unit, values) / n for values in (labels, scores)]
     if len(n) < len(scores):
-        keys[1] = keys[1].round(12)  # means of equal scores are equal, however they are rounded
+        keys[1] = keys[1].round(12)  # rounding must not separate means of equal scores
     if weights is not None or clusters is not None:
         keys.insert(0, np.bincount(unit, weights).astype(float))
     order = np.lexsort(keys)
-    again = shuffled_ties(keys[-1][order], generator)
-    order = order if again is None else order[again]
+    shuffled = shuffled_ties(keys[-1][order], generator)
+    order = order if shuffled is None else order[shuffled]
     second = np.zeros(len(n), bool)
-    second[order[dealt(len(n), generator)[1]]] = True
+    second[order[random_pairs(len(n), generator)[1]]] = True
     return np.flatnonzero(~second[unit]), np.flatnonzero(second[unit])
 
 
 def shuffled_ties(ordered: Floats, generator: np.random.Generator) -> Codes | None:
-    """Return an order in which equal scores, of those in order, come by chance; none if there are none.
+    """Return an order that shuffles equal scores of a sorted array; None if all scores differ.
 
-    Dealt by their labels, halves would have the same rates at each score: their errors would be one.
-    Of an odd number of equal scores the last comes behind all pairs, so that each score is halved.
+    Without shuffling, equal scores would be in the order of their labels. Both halves would then have
+    the same rate at each score, and their errors would not be independent. If a score occurs an odd
+    number of times, its last occurrence is moved to the end, so that all pairs have equal scores.
 
     Examples
     --------
@@ -57,33 +59,33 @@ def shuffled_ties(ordered: Floats, generator: np.random.Generator) -> Codes | No
     return np.concatenate([order[~last], order[last]])
 
 
-def dealt(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
-    """Deal the places 0 and 1, 2 and 3, ... to two halves at random, one each.
+def random_pairs(n: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
+    """Split the indices 0 to n - 1 into random halves; of 0 and 1, 2 and 3, ... one goes to each half.
 
     Examples
     --------
-    >>> first, second = dealt(4, np.random.default_rng(0))
+    >>> first, second = random_pairs(4, np.random.default_rng(0))
     >>> np.sort(np.concatenate([first, second])).tolist()
     [0, 1, 2, 3]
     """
     first = np.arange(0, n, 2)
     first += generator.random(len(first)) < 0.5
-    second = first ^ 1  # the other of the two
+    second = first ^ 1  # the other index of the pair
     if n % 2 == 0:
         return first, second
-    return first[first < n], second[second < n]  # the last one has no other
+    return first[first < n], second[second < n]  # the last index has no partner
 
 
 def sorted_rows(scores: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """Return scores and labels, 0 or 1, in the order of scores; of equal scores, zeros are first.
+    """Return scores and binary labels sorted by score, and by label where scores are equal.
 
     Examples
     --------
     >>> sorted_rows(np.array([0.5, 0.2, 0.5]), np.array([1.0, 1.0, 0.0]))
     (array([0.2, 0.5, 0.5]), array([1., 0., 1.]))
     """
-    # the bits of numbers that are not negative sort as they do, and leave a place for the label
-    bits = (scores + 0.0).view(np.uint64)  # + 0.0: of -0.0, too
+    # Non-negative floats sort like their bits. The sign bit is free, and is used for the label.
+    bits = (scores + 0.0).view(np.uint64)  # adding 0.0 turns -0.0 into 0.0
     bits <<= 1
     bits |= labels > 0
     bits.sort()

@@ -1,4 +1,4 @@
-"""Level sets: rows of nearly equal score, among which a good classifier has nothing left to tell."""
+"""Level sets: groups of rows with nearly equal scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss._kernels.dispatch import kernel
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.errors import OptionError
@@ -19,7 +20,7 @@ STRATEGIES = ("uniform", "quantile")
 class LevelSets:
     """Bins of the score: level set ``s`` holds the scores in ``[edges[s], edges[s+1])``.
 
-    The last bin is closed, and the outer bins are open-ended, so that every score has a level set.
+    The last bin includes its upper edge. Scores outside the edges belong to the first or last bin.
 
     Examples
     --------
@@ -36,8 +37,6 @@ class LevelSets:
 
     def assign(self, scores: Floats) -> Codes:
         """Return the level set of each score."""
-        from epiloss._kernels.dispatch import kernel  # which knows level sets
-
         level_set: Codes = kernel().level_sets_of(scores, self.edges[1:-1])
         return level_set
 
@@ -47,7 +46,7 @@ class VectorLevelSets:
     """Cells of the simplex: a vector of class probabilities belongs to the nearest centre."""
 
     centres: Floats
-    exact: bool  # each centre is a score vector of the data, so no cell holds two of them
+    exact: bool  # whether each cell contains a single score vector
 
     @property
     def n_level_sets(self) -> int:
@@ -68,7 +67,7 @@ def uniform_level_sets(n: int) -> LevelSets:
 
 
 def quantile_level_sets(scores: Floats, n: int, weights: Floats | None = None) -> LevelSets:
-    """Return at most ``n`` bins of equal mass; ties make fewer bins, never an empty one.
+    """Return at most ``n`` bins of equal mass; equal scores may leave fewer bins, but none is empty.
 
     Examples
     --------
@@ -78,9 +77,9 @@ def quantile_level_sets(scores: Floats, n: int, weights: Floats | None = None) -
     order = np.argsort(scores, kind="stable")
     ordered = scores[order]
     mass = np.cumsum(np.ones(len(scores)) if weights is None else weights[order])
-    wanted = np.arange(1, n) / n * mass[-1] * (1 + 1e-12)  # a sum of masses may miss it by rounding
+    wanted = np.arange(1, n) / n * mass[-1] * (1 + 1e-12)  # tolerance for rounding of the sum
     cuts = np.unique(ordered[np.minimum(np.searchsorted(mass, wanted, side="right"), len(mass) - 1)])
-    # edges lie halfway between two scores that occur, so no bin is empty and none has no width
+    # Edges lie halfway between two observed scores, so that no bin is empty or has zero width.
     distinct = np.unique(ordered)
     above = np.searchsorted(distinct, cuts[cuts > ordered[0]])
     halfway = (distinct[above - 1] + distinct[above]) / 2
@@ -91,7 +90,7 @@ def quantile_level_sets(scores: Floats, n: int, weights: Floats | None = None) -
 def simplex_level_sets(
     scores: Floats, n: int, generator: np.random.Generator, most_distinct: int
 ) -> VectorLevelSets:
-    """Return the distinct score vectors as level sets, or ``n`` k-means cells where they are many."""
+    """Return the distinct score vectors as level sets, or ``n`` k-means cells if there are many."""
     distinct = np.unique(scores, axis=0)
     if len(distinct) <= max(n, most_distinct):
         return VectorLevelSets(distinct, exact=True)
@@ -106,7 +105,7 @@ def simplex_level_sets(
 def resolve_level_sets(
     bins: int | Sequence[float] | Floats, strategy: str, scores: Floats, weights: Floats | None
 ) -> LevelSets:
-    """Return the level sets that the options ``n_bins`` and ``strategy`` name."""
+    """Return the level sets for the options ``n_bins`` and ``strategy``."""
     check_strategy(strategy)
     n = checked_bins(bins)
     if not isinstance(n, int):
@@ -115,21 +114,21 @@ def resolve_level_sets(
 
 
 def check_strategy(strategy: Any) -> None:
-    """Refuse what is no strategy."""
+    """Raise an OptionError unless the strategy is known."""
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise OptionError(f"strategy must be 'uniform' or 'quantile', got {strategy!r}.")
 
 
 def checked_bins(bins: Any) -> int | Floats:
-    """Return a number of bins, or their edges, or say what these are."""
+    """Return the number of bins or their edges; raise an OptionError if they are invalid."""
     return _checked_edges(bins) if np.ndim(bins) == 1 else checked_count(bins)
 
 
 def checked_count(bins: Any) -> int:
-    """Return a number of bins, or say what one is."""
+    """Return the number of bins; raise an OptionError if it is invalid."""
     if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
         raise OptionError(
-            f"n_bins must be a whole number of at least 1 or an increasing list of edges, got {bins!r}."
+            f"n_bins must be an integer of at least 1 or an increasing list of edges, got {bins!r}."
         )
     return int(bins)
 
@@ -142,6 +141,6 @@ def _checked_edges(bins: Any) -> Floats:
     if len(edges) < 2 or not np.isfinite(edges).all() or (np.diff(edges) <= 0).any():
         raise OptionError(
             f"bin edges must be at least two increasing numbers, got {edges.tolist()!s:.80}. "
-            "Pass, for instance, n_bins=[0, 0.1, 0.5, 1]."
+            "For example, pass n_bins=[0, 0.1, 0.5, 1]."
         )
     return edges

@@ -1,4 +1,4 @@
-"""Recalibration: a map of the score alone, which can cure calibration loss but not grouping loss."""
+"""Recalibration of a single score: removes calibration loss, but not grouping loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from epiloss.errors import DataError, OptionError
 
 
 class Recalibrator(Protocol):
-    """An object that learns a map from scores to probabilities."""
+    """Interface of objects that learn a map from scores to probabilities."""
 
     def fit(self, scores: Floats, labels: Floats) -> Any:
         """Learn the map."""
@@ -28,14 +28,14 @@ class Recalibrator(Protocol):
 
 @dataclass
 class IsotonicRecalibrator:
-    """A non-decreasing step function, flat outside the scores it has seen."""
+    """Isotonic regression, constant outside the range of the scores it was fitted on."""
 
     model: Any = field(default=None, repr=False)
 
     def fit(
         self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
     ) -> IsotonicRecalibrator:
-        """Learn by pooling adjacent violators."""
+        """Learn the map by the pool-adjacent-violators algorithm."""
         from sklearn.isotonic import IsotonicRegression
 
         self.model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip")
@@ -49,7 +49,7 @@ class IsotonicRecalibrator:
 
 @dataclass
 class SigmoidRecalibrator:
-    """Platt's scaling: ``expit(a logit(s) + b)``."""
+    """Platt scaling: ``expit(a logit(s) + b)``."""
 
     model: Any = field(default=None, repr=False)
 
@@ -70,7 +70,7 @@ class SigmoidRecalibrator:
 
 @dataclass
 class TemperatureRecalibrator:
-    """Temperature scaling: ``expit(logit(s) / t)``, which leaves a score of 1/2 where it is.
+    """Temperature scaling: ``expit(logit(s) / t)``, which keeps a score of 1/2 unchanged.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class TemperatureRecalibrator:
     def fit(
         self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
     ) -> TemperatureRecalibrator:
-        """Learn the temperature, the one with the least log-loss."""
+        """Learn the temperature that minimises the log-loss."""
         self.model.fit(_both_classes(scores), labels.astype(np.int64), sample_weight)
         return self
 
@@ -111,7 +111,7 @@ class BetaRecalibrator:
     def fit(
         self, scores: Floats, labels: Floats, sample_weight: Floats | None = None
     ) -> BetaRecalibrator:
-        """Learn the coefficients by logistic regression; one that would be negative is left out."""
+        """Learn the coefficients by logistic regression without negative coefficients."""
         terms, losses = _beta_terms(scores), []
         for kept in ([0, 1], [0], [1], []):
             coefficients = _logistic(terms, kept, labels, sample_weight)
@@ -143,13 +143,13 @@ _ALL_NAMES = ", ".join(map(repr, dict.fromkeys([*RECALIBRATORS, *CLASS_RECALIBRA
 
 
 def check_recalibrate(recalibrate: Any) -> None:
-    """Refuse what no task can be recalibrated by."""
+    """Raise an OptionError unless the option is valid for some task."""
     if not (isinstance(recalibrate, str) and recalibrate in CLASS_RECALIBRATORS):
         resolve_recalibrator(recalibrate)
 
 
 def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
-    """Return a fresh recalibrator that the option names, or a copy of the object given.
+    """Return a new recalibrator for a name, or a copy of the given object.
 
     Examples
     --------
@@ -170,39 +170,39 @@ def resolve_recalibrator(recalibrate: Any) -> Recalibrator | None:
 
 
 def fit_recalibrator(model: Any, scores: Floats, labels: Floats, weights: Floats | None) -> None:
-    """Fit a recalibrator, with the weights if there are any."""
+    """Fit a recalibrator, with weights if there are any."""
     if weights is None:
         try:
             model.fit(scores, labels)
         except (TypeError, ValueError) as error:
             raise OptionError(
-                f"recalibrate must have a fit that takes a vector of scores and one of labels, got "
-                f"{type(model).__name__}, which failed: {str(error).splitlines()[0]:.120} "
+                f"recalibrate must have a method fit(scores, labels) that takes two vectors, got "
+                f"{type(model).__name__}, which raised: {str(error).splitlines()[0]:.120} "
                 f"Wrap it, or use one of {_NAMES}."
             ) from error
         return
     if "sample_weight" not in inspect.signature(model.fit).parameters:
         raise OptionError(
-            f"with sample_weight the recalibrator's fit must take it too, got {type(model).__name__}. "
-            f"Use one of {_NAMES}, or give its fit a parameter sample_weight."
+            "with sample_weight, the recalibrator's fit must have a parameter sample_weight, got "
+            f"{type(model).__name__}. Add the parameter, or use one of {_NAMES}."
         )
     model.fit(scores, labels, sample_weight=weights)
 
 
-def checked_recalibration(answer: Any, n_rows: int) -> Floats:
-    """Return recalibrated scores that are probabilities, or say what they are."""
-    scores = np.asarray(answer, float)
+def checked_recalibration(predicted: Any, n_rows: int) -> Floats:
+    """Return recalibrated scores; raise a DataError unless there is one probability per row."""
+    scores = np.asarray(predicted, float)
     if scores.shape != (n_rows,):
         raise DataError(
-            f"recalibrate must give one score for each of {n_rows} rows, got shape {scores.shape}. "
-            "Its predict takes and returns a vector."
+            f"recalibrate must return one score for each of {n_rows} rows, got shape {scores.shape}. "
+            "Its method predict must map a vector to a vector."
         )
     wrong = ~((scores >= -1e-6) & (scores <= 1 + 1e-6))
     if wrong.any():
         row = int(wrong.argmax())
         raise DataError(
             f"recalibrated scores must lie in [0, 1], got {scores[row]} at row {row}. "
-            "Its predict must return probabilities."
+            "The recalibrator's method predict must return probabilities."
         )
     return np.asarray(np.clip(scores, 0.0, 1.0), float)
 
@@ -223,14 +223,14 @@ def _beta_terms(scores: Floats) -> Floats:
 
 
 def _logistic(terms: Floats, kept: list[int], labels: Floats, weights: Floats | None) -> Floats:
-    """Return intercept and coefficients of a logistic regression on some of the terms, 0 for others."""
+    """Return intercept and coefficients of a logistic regression; terms not in ``kept`` have 0."""
     from sklearn.linear_model import LogisticRegression
 
     coefficients = np.zeros(1 + terms.shape[1])
     if kept:
         model = LogisticRegression(C=1e6, max_iter=1_000, tol=1e-8).fit(terms[:, kept], labels, weights)
         coefficients[0] = model.intercept_[0]
-        coefficients[[1 + place for place in kept]] = model.coef_[0]
+        coefficients[[1 + term for term in kept]] = model.coef_[0]
     else:
         rate = np.clip(np.average(labels, weights=weights), 1e-7, 1 - 1e-7)
         coefficients[0] = np.log(rate / (1 - rate))

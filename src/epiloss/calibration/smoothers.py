@@ -1,4 +1,4 @@
-"""What the smooth calibration curves compute: lines and means in sliding windows of scores."""
+"""Computations behind the calibration curves: lines and means in sliding windows of scores."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from scipy.special import expit
 from epiloss._kernels.dispatch import kernel
 from epiloss._typing import Codes, Floats
 
-_SHRINKAGE, _ROUGH = 1e-3 * np.eye(3), 1e-3  # of the coefficients of a logistic fit, and its last step
+_SHRINKAGE, _TOLERANCE = 1e-3 * np.eye(3), 1e-3  # penalty and last step of a logistic regression
 
 
 @dataclass(frozen=True)
 class DistinctScores:
-    """Rows gathered by equal score, in increasing order: what every curve is fitted on.
+    """Rows grouped by equal score, in increasing order; every curve is fitted to them.
 
-    The weights add up to the number of rows. ``n_labels`` are how many independent labels of equal
-    weight would tell as much as those at each score, where its weight does not say so; ``of_one_score``
-    tells which really are one score, where others are cells of several.
+    The weights sum to the number of rows. ``n_labels`` is the effective number of independent labels at
+    each score; None means that it equals the weight. ``of_one_score`` is False for cells that contain
+    several scores; None means that there are none.
     """
 
     scores: Floats
@@ -28,7 +28,7 @@ class DistinctScores:
     label_mean: Floats
     of_one: bool = False  # whether every weight is 1
     n_labels: Floats | None = None
-    of_clusters: bool = False  # whether labels of one score may depend on each other
+    of_clusters: bool = False  # whether labels of the same score may be dependent
     of_one_score: NDArray[np.bool_] | None = None
 
     @classmethod
@@ -39,14 +39,14 @@ class DistinctScores:
         weights: Floats | None,
         design_effect: float | None = None,
     ) -> DistinctScores:
-        """Gather rows; the result does not depend on their order, ties included.
+        """Group rows by score; the result does not depend on their order, not even for equal scores.
 
-        Of clusters so many rows as ``design_effect`` says count as one independent label.
+        ``design_effect`` is the number of rows of clusters that count as one independent label.
         """
         if (scores[1:] >= scores[:-1]).all():  # sorted already
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and design_effect is None and is_first.all():
-                ones = np.broadcast_to(1.0, len(scores))  # without memory
+                ones = np.broadcast_to(1.0, len(scores))  # needs no memory
                 return cls(scores, ones, np.asarray(labels, float), of_one=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
@@ -55,10 +55,10 @@ class DistinctScores:
         positive = np.bincount(code, labels if weights is None else weights * labels)
         if weights is None and design_effect is None:
             return cls(distinct, weight, positive / weight)
-        unit = 2.0 ** np.floor(np.log2(weight.max()))  # a power of two, which changes no digit
+        unit = 2.0 ** np.floor(np.log2(weight.max()))  # scaling by a power of two is exact
         own = np.ones(len(code)) if weights is None else weights / unit
         squares = np.bincount(code, own * own)
-        size = (weight / (1.0 if weights is None else unit)) ** 2  # over which Kish's effective size is
+        size = (weight / (1.0 if weights is None else unit)) ** 2  # numerator of Kish's effective size
         n_labels = np.divide(size, squares, out=np.ones(len(size)), where=squares > 0)
         n_labels /= design_effect or 1.0
         weight, mean = weight * (len(scores) / weight.sum()), positive / weight
@@ -66,7 +66,7 @@ class DistinctScores:
 
     @property
     def mid_rank(self) -> Floats:
-        """The mass below each score, half of its own included."""
+        """The cumulative weight below each score, plus half of its own weight."""
         if self.of_one:
             return np.arange(0.5, len(self.weight))
         rank = np.cumsum(self.weight)
@@ -75,12 +75,12 @@ class DistinctScores:
 
     @property
     def repeats(self) -> Floats:
-        """How many independent labels each score has; a cell of several scores counts as one."""
+        """The number of independent labels of each score; 1 for a cell of several scores."""
         labels = self.weight if self.n_labels is None else self.n_labels
         return labels if self.of_one_score is None else np.where(self.of_one_score, labels, 1.0)
 
     def independent(self) -> DistinctScores:
-        """Return the scores with weights that add up to the number of independent labels."""
+        """Return the scores with weights that sum to the number of independent labels."""
         if self.n_labels is None or not len(self.scores):
             return self
         total = self.weight.sum()
@@ -88,7 +88,7 @@ class DistinctScores:
         return replace(self, weight=self.weight * (total / squares))
 
     def take(self, some: Codes | slice | NDArray[np.bool_]) -> DistinctScores:
-        """Return some of the scores."""
+        """Return a subset of the scores."""
         n_labels, single = self.n_labels, self.of_one_score
         return replace(
             self,
@@ -104,9 +104,9 @@ class DistinctScores:
         if len(self.scores) <= most:
             return self
         total = float(self.weight.sum())
-        place = self.mid_rank
-        place *= most / total
-        code = np.minimum(place, most - 1, out=place).astype(np.int32)
+        position = self.mid_rank
+        position *= most / total
+        code = np.minimum(position, most - 1, out=position).astype(np.int32)
         first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         terms = [self.scores, self.label_mean]
         if not self.of_one:
@@ -120,7 +120,7 @@ class DistinctScores:
 
 @dataclass(frozen=True)
 class WindowedLines:
-    """Cumulative sums from which the line of any window is read off."""
+    """Cumulative sums from which the least-squares line of any window is computed."""
 
     rows: DistinctScores
     x: Floats
@@ -129,20 +129,20 @@ class WindowedLines:
 
     @classmethod
     def prepare(cls, rows: DistinctScores, x: Floats) -> WindowedLines:
-        """Return the sums for lines on the abscissa ``x``."""
+        """Compute the cumulative sums for lines in ``x``."""
         w, y = rows.weight, rows.label_mean
-        x = x - (x * w).sum() / w.sum()  # centred: less cancellation in the cumulative sums
+        x = x - (x * w).sum() / w.sum()  # centring reduces cancellation in the cumulative sums
         cumulative = kernel().cumulative_sums(w, x, y)
-        rank = np.maximum.accumulate(rows.mid_rank)  # very small weights are lost in the sums
+        rank = np.maximum.accumulate(rows.mid_rank)  # rounding must not make ranks decrease
         return cls(rows, x, rank, cumulative)
 
     def fit(self, windows: Floats) -> tuple[Floats, Floats]:
-        """Return the fitted values (windows, scores), and their leverages."""
+        """Return the fitted values (windows, scores) and their leverages."""
         fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, windows)
         return fitted, leverage
 
     def leave_one_out(self, windows: Floats) -> Floats:
-        """Return the squared error in each size of windows, of lines that do not know their own row."""
+        """Return the leave-one-out squared error of each window size."""
         error, leverage = self.fit(windows)
         mean = self.rows.label_mean
         np.square(np.subtract(mean, error, out=error), out=error)
@@ -155,13 +155,13 @@ class WindowedLines:
 
 
 def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
-    """Return the coefficients of the logistic fit on the log-odds terms (2, m) of the scores.
+    """Return the coefficients of a logistic regression on the log-odds terms (2, m) of the scores.
 
-    A few Newton steps with a little shrinkage: it only changes the abscissa, so a rough optimum,
-    or none where the labels are separable, is good enough.
+    A few Newton steps with slight shrinkage suffice, even for separable labels: the result only
+    determines the regressor of the local lines.
     """
     design = np.concatenate([np.ones((1, terms.shape[1])), terms])
-    start = np.array([0.0, 1.0, 1.0])  # the score itself: the best first guess
+    start = np.array([0.0, 1.0, 1.0])  # the identity: calibrated scores
     coefficients, weight = start, blocks.weight
     for _ in range(12):
         fitted = expit(coefficients @ design)
@@ -170,18 +170,18 @@ def beta_calibration(blocks: DistinctScores, terms: Floats) -> Floats:
         step = np.linalg.solve(curvature, gradient - _SHRINKAGE @ (coefficients - start))
         size = float(np.abs(step).max())
         coefficients = coefficients + step * min(1.0, 2.0 / max(size, 1e-300))
-        if size < _ROUGH:  # of which the next step would be about the square
+        if size < _TOLERANCE:  # the next step would be about its square
             break
     return coefficients
 
 
 def calibrated(terms: Floats, coefficients: Floats) -> Floats:
-    """Return the beta-calibrated scores, by their log-odds terms (2, m)."""
+    """Return the beta-calibrated scores from their log-odds terms (2, m)."""
     return np.asarray(expit(coefficients[0] + coefficients[1:] @ terms), float)
 
 
 def log_odds_terms(scores: Floats) -> Floats:
-    """Return log s and -log(1-s): (2, m), finite, and distinct for almost all scores that differ."""
+    """Return log s and -log(1-s) as an array (2, m) of finite values."""
     terms = np.empty((2, len(scores)))
     np.log(np.maximum(scores, 1e-300), out=terms[0])
     np.log(np.maximum(1 - scores, 2.0**-53), out=terms[1])
@@ -190,7 +190,7 @@ def log_odds_terms(scores: Floats) -> Floats:
 
 
 def nearest_means(rows: DistinctScores, k: float) -> Floats:
-    """Return the weighted mean label of the mass ``k`` nearest to each score."""
+    """Return the weighted mean label over the nearest scores of total weight ``k``."""
     s = rows.scores
     mass = np.concatenate([[0.0], np.cumsum(rows.weight)])
     positive = np.concatenate([[0.0], np.cumsum(rows.weight * rows.label_mean)])
@@ -198,7 +198,7 @@ def nearest_means(rows: DistinctScores, k: float) -> Floats:
     reach_left, reach_right = s - s[left], s[right - 1] - s
     reach = np.maximum(reach_left, reach_right)
     at_left, at_right = reach_left == reach, (reach_right == reach) & (right - 1 > left)
-    # the farthest score, or both if they are equally far, counts only as far as it is needed
+    # The farthest score (or both, if equally far) counts with the weight that is needed to reach k.
     inner_left, inner_right = left + at_left, right - at_right
     inside, ones = mass[inner_right] - mass[inner_left], positive[inner_right] - positive[inner_left]
     border = mass[right] - mass[left] - inside
@@ -209,18 +209,18 @@ def nearest_means(rows: DistinctScores, k: float) -> Floats:
 
 
 def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
-    """Return the smallest windows of sorted scores, each around its own, that hold mass ``k``."""
+    """Return the smallest window around each sorted score that contains weight ``k``."""
     enough = k * (1 - 1e-12)
     low, high = np.zeros(len(s)), np.full(len(s), (s[-1] - s[0]) * (1 + 1e-9))
-    for _ in range(60):  # bisection of the radius, for all scores at once
+    for _ in range(60):  # bisection of the radius for all scores at once
         radius = (low + high) / 2
         left = np.searchsorted(s, s - radius, side="left")
         right = np.searchsorted(s, s + radius, side="right")
         holds = mass[right] - mass[left] >= enough
         high, low = np.where(holds, radius, high), np.where(holds, low, radius)
-    high *= 1 + 1e-12  # so that of two scores equally far none is lost to rounding
+    high *= 1 + 1e-12  # rounding must not exclude one of two scores at equal distance
     left, right = np.searchsorted(s, s - high, side="left"), np.searchsorted(s, s + high, side="right")
-    for _ in range(3):  # and those that it let in needlessly are taken off again
+    for _ in range(3):  # remove scores that the tolerance included needlessly
         reach = np.maximum(s - s[left], s[right - 1] - s)
         fewer_left = left + ((s - s[left] == reach) & (reach > 0))
         fewer_right = right - ((s[right - 1] - s == reach) & (reach > 0))
@@ -230,17 +230,17 @@ def _windows_of_mass(s: Floats, mass: Floats, k: float) -> tuple[Codes, Codes]:
 
 
 def tricube_line(rows: DistinctScores, rank: Floats, point: int, half: float) -> float:
-    """Return the value at one score of the weighted line through its neighbourhood."""
+    """Return the value at one score of the weighted local line around it."""
     mass = rank[-1] + rows.weight[-1] / 2
     start = np.clip(rank[point] - half, 0, max(mass - 2 * half, 0))
-    slack = 1e-9 * mass  # a rank on the window's border is inside, however it was rounded
+    slack = 1e-9 * mass  # a rank on the border of the window is inside in spite of rounding
     window = slice(
         min(int(np.searchsorted(rank, start - slack)), point),
         max(int(np.searchsorted(rank, start + 2 * half + slack, side="right")), point + 1),
     )
     x = rows.scores[window] - rows.scores[point]
     reach = float(np.abs(x).max())
-    x = x / reach / (1 + 1e-9) if reach > 0 else x  # in units of the window: no underflow
+    x = x / reach / (1 + 1e-9) if reach > 0 else x  # scaling by the window avoids underflow
     tricube = (1 - np.abs(x) ** 3) ** 3
     w = rows.weight[window] * tricube
     centre = np.average(x, weights=w)

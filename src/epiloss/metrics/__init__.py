@@ -1,1 +1,1 @@
-"""Familiar numbers: accuracy, AUC, calibration errors and their like, with intervals and floors."""
+"""Common metrics with intervals: accuracy, AUC, calibration errors with their noise floors."""

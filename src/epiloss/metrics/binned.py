@@ -1,4 +1,4 @@
-"""Calibration errors in bins: ECE of equal width and of equal mass, debiased, and the largest error."""
+"""Binned calibration errors: ECE with bins of equal width or mass, debiased ECE, largest error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import LevelSets
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import unified_interval
-from epiloss.metrics.noise import DRAWS, Norm, chance_gaps, floor_of, holding, inverted_interval
+from epiloss.metrics.noise import DRAWS, Norm, chance_gaps, inverted_interval, noise_floor, with_interval
 from epiloss.metrics.result import NoiseFloor
 from epiloss.metrics.rows import ScoredRows
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The bins that hold rows: their share, mean score, and the gap between rate and score.
+    """Non-empty bins: their share of the weight, mean score, and gap between rate and mean score.
 
-    ``squared`` is the squared gap without the bias of noise, ``variance`` that of the gap, and
-    ``by_chance`` its variance if the model were calibrated. ``size`` counts independent labels.
+    ``squared`` estimates the squared gap without the bias of noise. ``variance`` is the variance of
+    the gap, and ``by_chance`` its variance for a calibrated model. ``size`` is the number of
+    independent labels.
     """
 
     share: Floats
@@ -34,7 +35,7 @@ class Bins:
 
     @classmethod
     def of(cls, rows: ScoredRows, level_sets: LevelSets) -> Bins:
-        """Gather rows in bins; rows of one cluster in one bin count as one."""
+        """Assign rows to bins; rows of one cluster in the same bin count as one."""
         bin_of = np.unique(level_sets.assign(rows.scores), return_inverse=True)[1]
 
         def summed(values: Floats) -> Floats:
@@ -50,7 +51,7 @@ class Bins:
             score=summed(share * rows.scores) / total,
             gap=gap,
             squared=squared,
-            # a bin of a single row shows no spread
+            # The empirical variance of a bin with a single row is 0.
             variance=np.maximum(variance, spread),
             by_chance=spread,
             size=total**2 / summed(share**2) / rows.design_effect,
@@ -58,21 +59,21 @@ class Bins:
 
     @classmethod
     def joined(cls, classes: Sequence[Bins]) -> Bins:
-        """Return the bins of several classes together, each class with the same share."""
+        """Return the bins of several classes together; all classes have the same share."""
         columns = zip(*(vars(one).values() for one in classes), strict=True)
         bins = cls(*(np.concatenate(column) for column in columns))
         return Bins(**{**vars(bins), "share": bins.share / len(classes)})
 
     @property
     def mean_norm(self) -> Norm:
-        """The mean size of gaps."""
+        """The weighted mean of absolute gaps."""
         return lambda gaps: np.abs(gaps) @ self.share
 
 
 def _pairs(
     bin_of: Codes, clusters: Codes | None, weight: Floats, product: Floats, gap: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the squared gap by pairs of rows of different clusters, and the variance of the gap."""
+    """Return the squared gap from pairs of rows of different clusters, and the variance of the gap."""
     if clusters is not None:
         key = bin_of * (int(clusters.max()) + 1) + clusters
         first, part = np.unique(key, return_index=True, return_inverse=True)[1:]
@@ -89,7 +90,7 @@ def _pairs(
 
 
 def ece(bins: Bins, level: float, generator: np.random.Generator) -> tuple[Estimate, NoiseFloor]:
-    """Return the mean size of the gaps between rate and score, weighted by the bins' shares.
+    """Return the expected calibration error: the weighted mean of abs(rate - mean score) over bins.
 
     Examples
     --------
@@ -103,34 +104,34 @@ def ece(bins: Bins, level: float, generator: np.random.Generator) -> tuple[Estim
 
 
 def largest_gap(bins: Bins, level: float, generator: np.random.Generator) -> tuple[Estimate, NoiseFloor]:
-    """Return the largest gap between rate and score of any bin."""
+    """Return the largest absolute gap between rate and mean score of any bin."""
     return _with_noise(bins, lambda gaps: np.abs(gaps).max(axis=1), level, generator)
 
 
 def _with_noise(
     bins: Bins, norm: Norm, level: float, generator: np.random.Generator
 ) -> tuple[Estimate, NoiseFloor]:
-    floor = floor_of(norm(chance_gaps(bins.score, bins.size, bins.by_chance, generator)))
+    floor = noise_floor(norm(chance_gaps(bins.score, bins.size, bins.by_chance, generator)))
     noise = np.sqrt(bins.variance) * generator.standard_normal((DRAWS, len(bins.gap)))
     ends = inverted_interval(norm, bins.gap, noise, level)
     value = float(norm(bins.gap[None])[0])
-    return holding(value, ends), floor
+    return with_interval(value, ends), floor
 
 
 def debiased_ece(
     bins: Bins, level: float, generator: np.random.Generator
 ) -> tuple[Estimate, NoiseFloor]:
-    """Return the root of the mean squared gap, estimated without the bias of noise (0 if negative).
+    """Return the root mean squared gap, estimated without the bias of noise (0 if negative).
 
-    In each bin the squared gap is the mean product of the residuals ``y - s`` of two different rows,
-    as in Kumar, Liang and Ma (2019), whose residuals have the bin's mean score.
+    The squared gap of a bin is the mean product of the residuals ``y - s`` of two different rows, as
+    in Kumar, Liang and Ma (2019), who use residuals from the bin's mean score.
     """
     share, squared = bins.share, bins.squared
     value = float(share @ squared)
     variance = 4 * np.maximum(squared, 0) * bins.variance + 2 * bins.variance**2
     stderr = float(np.sqrt(share**2 @ variance))
     gaps = chance_gaps(bins.score, bins.size, bins.by_chance, generator)
-    floor = floor_of(_root((gaps**2 - bins.by_chance) @ share))
+    floor = noise_floor(_root((gaps**2 - bins.by_chance) @ share))
     if stderr == 0:
         return Estimate(float(_root(value))), floor
     low, high = (stderr * end for end in unified_interval(value / stderr, level))

@@ -1,4 +1,4 @@
-"""The decision curve: the net benefit of acting on a score, over thresholds.
+"""Decision curves: the net benefit of acting on scores above a threshold, by threshold.
 
 Vickers and Elkin, "Decision curve analysis: a novel method for evaluating prediction models", Medical
 Decision Making 26, 2006.
@@ -26,10 +26,10 @@ def decision_curve(
     thresholds: Sequence[float] | Floats | None = None,
     level: float = 0.95,
 ) -> Table:
-    """Return the net benefit of acting on all rows, on the score, and on ``others``, with intervals.
+    """Return the net benefit of acting on all rows, on the score and on ``others``, with intervals.
 
-    Acting at a threshold ``t`` has the net benefit ``TP / n - FP / n * t / (1 - t)``: a false positive
-    counts as much as the threshold says. Acting on no row has none.
+    The net benefit at a threshold ``t`` is ``TP / n - FP / n * t / (1 - t)``: the threshold sets the
+    cost of a false positive. The net benefit of acting on no row is 0.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def decision_curve(
     wrong = ~((at > 0) & (at < 1))
     if wrong.any() or not len(at):
         got = at[wrong][0] if wrong.any() else "none"
-        raise OptionError(f"thresholds must lie in (0, 1), got {got}.")
+        raise OptionError(f"thresholds must lie strictly between 0 and 1, got {got}.")
     columns: dict[str, Floats] = {"threshold": at}
     columns["treat_all"] = rows.rate - (1 - rows.rate) * at / (1 - at)
     for name, scores in {"score": rows.scores, **(others or {})}.items():
@@ -54,7 +54,7 @@ def decision_curve(
 def _net_benefit(
     rows: ScoredRows, scores: Floats, threshold: float, level: float
 ) -> tuple[float, float, float]:
-    worth = np.where(rows.labels == 1, 1.0, -threshold / (1 - threshold)) * (scores >= threshold)
-    found = normal_estimate(rows.mean(worth), rows.stderr(rows.mean_influence(worth)), level)
+    benefit = np.where(rows.labels == 1, 1.0, -threshold / (1 - threshold)) * (scores >= threshold)
+    found = normal_estimate(rows.mean(benefit), rows.stderr(rows.mean_influence(benefit)), level)
     low, high = (found.value if end is None else end for end in (found.low, found.high))
     return found.value, low, high

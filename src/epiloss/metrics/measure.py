@@ -1,4 +1,4 @@
-"""All metrics of a task: which ones have a meaning, what they are called, and how intervals are made."""
+"""Compute all metrics that apply to a task, with their titles and intervals."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from epiloss.scoring import Brier
 
 Found = tuple[Estimate, NoiseFloor | None]
 
-NORMAL = "normal, by influence values"
-_LOGIT = "normal on the logit scale, by influence values"
-INVERTED = "of the error without noise, by inverting a simulated test"
-_ROOT = "root of a unified interval of the squared error"
+NORMAL = "normal, from influence values"
+_LOGIT = "normal on the logit scale, from influence values"
+INVERTED = "for the error without noise, by inverting a simulated test"
+_ROOT = "square root of a Feldman-Cousins interval of the squared error"
 INTERVALS = {
     "accuracy": "Wilson",
     "auc": "DeLong, normal on the logit scale",
@@ -49,7 +49,7 @@ INTERVALS = {
     "smooth_ece": INVERTED,
     "calibration_slope": NORMAL,
     "calibration_intercept": NORMAL,
-    "observed_expected": "normal on the log scale, by influence values",
+    "observed_expected": "normal on the log scale, from influence values",
     "ici": INVERTED,
     "e50": INVERTED,
     "e90": INVERTED,
@@ -70,14 +70,16 @@ _TITLES = {
     "observed_expected": "Observed / expected",
     "ici": "ICI, mean distance from the calibration curve",
     "e50": "E50, median distance from the calibration curve",
-    "e90": "E90, 90% quantile of that distance",
+    "e90": "E90, 90% quantile of the distance from the calibration curve",
 }
-_OF_ONE_SCORE = (
+_SINGLE_SCORE_ONLY = (
     "maximum_calibration_error", "smooth_ece", "calibration_slope", "calibration_intercept",
     "observed_expected", "ici", "e50", "e90",
 )  # fmt: skip
-_SEVERAL = "defined for one probability: use task='top-label', or audit one class as a binary task"
-_STREAM = 1_000  # a key that no other stream of the seed has
+_NEEDS_ONE_SCORE = (
+    "defined for a single probability: use task='top-label', or audit one class as a binary task"
+)
+_STREAM = 1_000  # spawn key of the metrics, which no other random stream of the seed uses
 
 
 @limited_threads()
@@ -89,7 +91,7 @@ def measure(
     seed: int = 0,
     notes: tuple[str, ...] = (),
 ) -> Metrics:
-    """Return all metrics that have a meaning for a task, with intervals and noise floors.
+    """Return all metrics that apply to a task, with intervals and noise floors.
 
     Examples
     --------
@@ -101,10 +103,8 @@ def measure(
     >>> print(metrics["observed_expected"])
     Observed / expected: 0.9931 [0.9778, 1.0087]
     """
-    of_one = problem.task in ("binary", "top-label")
-    source = (
-        _OneScore(problem, n_bins, level, seed) if of_one else _Classes(problem, n_bins, level, seed)
-    )
+    calculator = _OneScore if problem.task in ("binary", "top-label") else _Classes
+    source = calculator(problem, n_bins, level, seed)
     found, left_out = {}, {}
     for name in _TITLES:
         try:
@@ -118,28 +118,28 @@ def measure(
 
 
 def measure_audited(problem: Problem, options: Options, *, n_rows: int, drawn: bool) -> Metrics:
-    """Return the metrics of audited rows, which may be a sample of ``n_rows``.
+    """Return the metrics of the audited rows, which may be a sample of ``n_rows`` rows.
 
-    ``drawn`` tells that one label of each row was drawn from its ratings.
+    ``drawn`` says whether one label of each row was drawn at random from its ratings.
     """
     n_bins = options.n_bins if isinstance(options.n_bins, int) else DEFAULTS["n_bins"]
     notes = []
     if len(problem.labels) < n_rows:
-        notes.append(f"On a sample of {len(problem.labels):,} of {n_rows:,} rows.")
+        notes.append(f"Computed on a sample of {len(problem.labels):,} of {n_rows:,} rows.")
     if drawn:
-        notes.append("One label of each row was drawn from its ratings.")
+        notes.append("The label of each row was drawn at random from its ratings.")
     level, seed = options.confidence_level, options.seed
     return measure(problem, n_bins=n_bins, level=level, seed=seed, notes=tuple(notes))
 
 
 def not_measured(reason: str) -> Metrics:
-    """Return no metrics, and why there are none."""
+    """Return an empty set of metrics, with the reason why it is empty."""
     return Metrics({}, left_out=dict.fromkeys(_TITLES, reason), notes=(reason,))
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What the metrics of all tasks have in common."""
+    """Computes the metrics of a problem; subclasses differ by task."""
 
     problem: Problem
     n_bins: int
@@ -147,17 +147,17 @@ class _Source:
     seed: int
 
     def generator(self, name: str) -> np.random.Generator:
-        """Return a random stream for each metric, so that none depends on what else is computed."""
+        """Return the metric's own random stream, so that its value does not depend on other metrics."""
         key = (_STREAM, list(_TITLES).index(name))
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def rows_of(self, scores: Floats, labels: Floats) -> ScoredRows:
-        """Return rows with the problem's weights and clusters."""
+        """Return scores and labels with the problem's weights and clusters."""
         return ScoredRows(scores, labels, self.problem.weights, self.problem.clusters)
 
     @cached_property
-    def right(self) -> Floats:
-        """1 for rows whose label is that of the highest score, or the claimed one."""
+    def correct(self) -> Floats:
+        """1 for correctly classified rows, 0 for others."""
         problem = self.problem
         if problem.task == "binary":
             positive = problem.labels == problem.positive
@@ -166,29 +166,29 @@ class _Source:
         return np.asarray(problem.labels == top, float)
 
     @cached_property
-    def any_rows(self) -> ScoredRows:
-        """Rows where only weights and clusters matter."""
-        return self.rows_of(self.right, self.right)
+    def weighted_rows(self) -> ScoredRows:
+        """Rows of which only the weights and clusters are used."""
+        return self.rows_of(self.correct, self.correct)
 
     def find(self, name: str) -> Found:
-        """Return a metric's value with its interval, and its noise floor where it has one."""
+        """Return a metric's estimate with interval, and its noise floor if it has one."""
         raise NotImplementedError
 
     @property
     def subject(self) -> str:
-        """Of which probability the metrics are."""
+        """The probability that the metrics evaluate."""
         raise NotImplementedError
 
     def title(self, name: str) -> str:
-        """Return what a metric is called in print."""
+        """Return the title shown for a metric."""
         raise NotImplementedError
 
     def accuracy(self) -> Found:
-        return ranking.accuracy(self.any_rows, self.right, self.level), None
+        return ranking.accuracy(self.weighted_rows, self.correct, self.level), None
 
     def estimated(self, found: ValueAndInfluence, scale: str | None = None) -> Found:
-        """Return a value with its interval, from what each row adds to its error."""
-        value, stderr = found[0], self.any_rows.stderr(found[1])
+        """Return an estimate with its interval from a value and its influence values."""
+        value, stderr = found[0], self.weighted_rows.stderr(found[1])
         if scale is None:
             return normal_estimate(value, stderr, self.level), None
         return on_scale(value, stderr, self.level, scale), None
@@ -228,7 +228,7 @@ class _OneScore(_Source):
         if self.problem.task == "binary":
             return f"{title} (score above 0.5)" if name == "accuracy" else title
         if name in ("auc", "average_precision"):
-            return f"{title}, right against wrong labels"
+            return f"{title}, correct against incorrect labels"
         if name in ("log_loss", "brier_skill_score") and self._all_classes:
             return f"{title}, all classes"
         return title
@@ -238,7 +238,7 @@ class _OneScore(_Source):
         return self.problem.task != "binary" and self.problem.claimed is None
 
     def find(self, name: str) -> Found:
-        makers: dict[str, Callable[[], Found]] = {
+        metrics: dict[str, Callable[[], Found]] = {
             "accuracy": self.accuracy,
             "auc": lambda: self.estimated(ranking.auc(self.rows), "logit"),
             "average_precision": lambda: self.estimated(ranking.average_precision(self.rows), "logit"),
@@ -255,26 +255,26 @@ class _OneScore(_Source):
             "calibration_intercept": lambda: (calibration_intercept(self.rows, self.level), None),
             "observed_expected": lambda: (observed_expected(self.rows, self.level), None),
         }
-        return makers[name]() if name in makers else self.curve[name]
+        return metrics[name]() if name in metrics else self.curve[name]
 
     def _brier_skill(self) -> Found:
         if self._all_classes:
-            return self.estimated(_class_skill(self.any_rows, self.problem))
+            return self.estimated(_class_skill(self.weighted_rows, self.problem))
         rows = self.rows
         losses = (rows.scores - rows.labels) ** 2
         return self.estimated(ranking.brier_skill(rows, losses, rows.labels[:, None]))
 
     def _log_loss(self) -> Found:
         if self._all_classes:
-            return self.estimated(_class_log_loss(self.any_rows, self.problem))
+            return self.estimated(_class_log_loss(self.weighted_rows, self.problem))
         rows = self.rows
-        given = np.where(rows.labels == 1, rows.scores, 1 - rows.scores)
-        return self.estimated(ranking.mean_loss(rows, _negative_log(given)))
+        likelihood = np.where(rows.labels == 1, rows.scores, 1 - rows.scores)
+        return self.estimated(ranking.mean_loss(rows, _negative_log(likelihood)))
 
 
 @dataclass(frozen=True)
 class _Classes(_Source):
-    """Metrics of all classes: means over classes of what is defined for one."""
+    """Metrics of all classes; metrics that are defined for one class are averaged over classes."""
 
     @property
     def subject(self) -> str:
@@ -284,11 +284,11 @@ class _Classes(_Source):
         title = _TITLES[name].format(width=self.n_bins, mass=self.n_bins)
         if name == "accuracy":
             return f"{title} (top label)"
-        over = "mean over classes" if name in _MEANS else "all classes"
+        over = "mean over classes" if name in _MEANS_OVER_CLASSES else "all classes"
         return f"{title}, {over}"
 
     def classes(self) -> Iterator[ScoredRows]:
-        """Yield the score of each class and whether it occurred."""
+        """Yield the rows of each class: its score, and 1 where it is the true class."""
         for k in range(len(self.problem.classes)):
             scores = np.ascontiguousarray(self.problem.scores[:, k])
             yield self.rows_of(scores, (self.problem.labels == k).astype(float))
@@ -307,33 +307,33 @@ class _Classes(_Source):
         )
 
     def find(self, name: str) -> Found:
-        if name in _OF_ONE_SCORE:
-            raise LeftOutError(_SEVERAL)
-        makers: dict[str, Callable[[], Found]] = {
+        if name in _SINGLE_SCORE_ONLY:
+            raise LeftOutError(_NEEDS_ONE_SCORE)
+        metrics: dict[str, Callable[[], Found]] = {
             "accuracy": self.accuracy,
             "auc": lambda: self.estimated(self._mean(ranking.auc), "logit"),
             "average_precision": lambda: self.estimated(self._mean(ranking.average_precision), "logit"),
-            "brier_skill_score": lambda: self.estimated(_class_skill(self.any_rows, self.problem)),
-            "log_loss": lambda: self.estimated(_class_log_loss(self.any_rows, self.problem)),
+            "brier_skill_score": lambda: self.estimated(_class_skill(self.weighted_rows, self.problem)),
+            "log_loss": lambda: self.estimated(_class_log_loss(self.weighted_rows, self.problem)),
             "ece_equal_width": lambda: ece(self.by_width, self.level, self.generator(name)),
             "ece_equal_mass": lambda: ece(self.by_mass, self.level, self.generator(name)),
             "ece_debiased": lambda: debiased_ece(self.by_mass, self.level, self.generator(name)),
         }
-        return makers[name]()
+        return metrics[name]()
 
     def _mean(self, metric: Callable[[ScoredRows], ValueAndInfluence]) -> ValueAndInfluence:
-        """Return the mean of a metric over classes, each against all others."""
-        n, total, added = len(self.problem.classes), 0.0, np.zeros(len(self.problem.labels))
+        """Return the mean over classes of a one-vs-rest metric."""
+        n, total, total_influence = len(self.problem.classes), 0.0, np.zeros(len(self.problem.labels))
         for name, rows in zip(self.problem.classes, self.classes(), strict=True):
             if not rows.labels.any():
                 raise LeftOutError(f"no row has the label {name!s}")
             value, influence = metric(rows)
             total += value / n
-            added += influence / n
-        return total, added
+            total_influence += influence / n
+        return total, total_influence
 
 
-_MEANS = ("auc", "average_precision", "ece_equal_width", "ece_equal_mass", "ece_debiased")
+_MEANS_OVER_CLASSES = ("auc", "average_precision", "ece_equal_width", "ece_equal_mass", "ece_debiased")
 
 
 def _class_skill(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
@@ -343,8 +343,8 @@ def _class_skill(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
 
 
 def _class_log_loss(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
-    given = np.take_along_axis(problem.scores, problem.labels[:, None], axis=1)[:, 0]
-    return ranking.mean_loss(rows, _negative_log(given))
+    likelihood = np.take_along_axis(problem.scores, problem.labels[:, None], axis=1)[:, 0]
+    return ranking.mean_loss(rows, _negative_log(likelihood))
 
 
 def _indicators(labels: Codes, n_classes: int) -> Floats:

@@ -1,7 +1,7 @@
-"""Noise of calibration errors: what chance makes of them, and intervals of what lies behind it.
+"""Noise of calibration errors: noise floors, and intervals for the error without noise.
 
-A calibration error is a norm of gaps between rates and scores. Noise makes it too large, the more so
-the smaller the gaps are, so that neither a normal interval nor a bootstrap's holds the truth.
+A calibration error is a norm of the gaps between rates and scores. Noise biases it upwards, most where
+the gaps are small, so that neither normal nor bootstrap intervals have the right coverage.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from epiloss._typing import Floats
 from epiloss.estimate import Estimate
 from epiloss.metrics.result import NoiseFloor
 
-Norm = Callable[[Floats], Floats]  # of gaps (draws, m): one number for each draw
+Norm = Callable[[Floats], Floats]  # from gaps (draws, m) to one number per draw
 
 DRAWS = 500
-_HIGH = 0.95  # the quantile of what chance makes that a floor tells
+_HIGH = 0.95  # upper quantile given by a noise floor
 _STEPS = 16  # of the bisection
-_MOST = 64.0  # times the observed gaps, beyond which no interval reaches
+_LARGEST_MULTIPLE = 64.0  # of the observed gaps, the upper limit of any interval
 
 
-def floor_of(values: Floats) -> NoiseFloor:
-    """Return mean and upper quantile of what perfectly calibrated models have by chance."""
+def noise_floor(values: Floats) -> NoiseFloor:
+    """Return the mean and upper quantile of the errors of simulated calibrated models."""
     return NoiseFloor(float(values.mean()), float(np.quantile(values, _HIGH)))
 
 
 def chance_gaps(score: Floats, size: Floats, variance: Floats, generator: np.random.Generator) -> Floats:
-    """Return gaps (draws, m) of a calibrated model in cells, whose labels are drawn from the scores.
+    """Simulate the gaps (draws, m) of a calibrated model, whose labels are drawn from the scores.
 
-    They are binomial, scaled to the variance of labels that have each their own score.
+    The gaps are binomial, rescaled because the labels of a cell do not all have the cell's mean score.
     """
     n = np.maximum(np.rint(size), 1).astype(np.int64)
     score = np.clip(score, 0, 1)
@@ -45,8 +45,8 @@ def inverted_interval(
 ) -> tuple[float, float] | None:
     """Return an interval of the norm of the true gaps, from observed ``gaps`` and draws of ``noise``.
 
-    The truth is taken to be a multiple of what was observed. It holds those multiples with which the
-    observed norm is neither among the smallest nor the largest that noise would make of them.
+    The true gaps are assumed to be a multiple of the observed ones. The interval contains the multiples
+    for which the observed norm is in neither tail of the simulated distribution.
 
     Examples
     --------
@@ -59,29 +59,29 @@ def inverted_interval(
     if observed == 0:
         return None
 
-    def is_smaller(multiple: float) -> bool:
-        """Tell whether noise seldom makes as much of a multiple as was observed."""
+    def is_too_small(multiple: float) -> bool:
+        """Return whether a norm as large as the observed one is improbable for this multiple."""
         return float((norm(multiple * gaps + noise) >= observed).mean()) < tail
 
-    def is_larger(multiple: float) -> bool:
-        """Tell whether noise seldom leaves as little of a multiple as was observed."""
+    def is_too_large(multiple: float) -> bool:
+        """Return whether a norm as small as the observed one is improbable for this multiple."""
         return float((norm(multiple * gaps + noise) <= observed).mean()) < tail
 
-    if is_larger(0.0):
-        return 0.0, observed  # less than chance makes of nothing
+    if is_too_large(0.0):
+        return 0.0, observed  # even noise alone gives larger norms
     top = 1.0
-    while not is_larger(top) and top < _MOST:
+    while not is_too_large(top) and top < _LARGEST_MULTIPLE:
         top *= 2
-    low = _last(is_smaller, 0.0, 1.0) if is_smaller(0.0) else 0.0
-    return low * observed, _last(lambda multiple: not is_larger(multiple), 0.0, top) * observed
+    low = _bisect(is_too_small, 0.0, 1.0) if is_too_small(0.0) else 0.0
+    return low * observed, _bisect(lambda multiple: not is_too_large(multiple), 0.0, top) * observed
 
 
-def holding(value: float, ends: tuple[float, float] | None) -> Estimate:
-    """Return a value with the ends of its interval, which is widened where noise put the value outside.
+def with_interval(value: float, ends: tuple[float, float] | None) -> Estimate:
+    """Return an estimate with its interval, widened to contain the value where noise put it outside.
 
     Examples
     --------
-    >>> holding(0.05, (0.0, 0.04)).high
+    >>> with_interval(0.05, (0.0, 0.04)).high
     0.05
     """
     if ends is None:
@@ -89,8 +89,8 @@ def holding(value: float, ends: tuple[float, float] | None) -> Estimate:
     return Estimate(value, None, min(ends[0], value), max(ends[1], value))
 
 
-def _last(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return where something that holds at ``low`` ceases to, by bisection."""
+def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the largest argument at which a condition holds that holds at ``low``, by bisection."""
     for _ in range(_STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)

@@ -1,7 +1,7 @@
-"""How well scores rank and predict: accuracy, AUC, average precision, Brier skill score, log-loss.
+"""Discrimination and overall performance: accuracy, AUC, average precision, Brier skill, log-loss.
 
-Each returns the value and what each row adds to its error, from which standard errors are made: its
-derivative with respect to the row's weight, times that weight.
+Most functions return the value and the influence of each row, from which standard errors are computed:
+the derivative of the value with respect to the row's weight, times that weight.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from epiloss.metrics.rows import ScoredRows, wilson
 ValueAndInfluence = tuple[float, Floats]
 
 
-def accuracy(rows: ScoredRows, right: Floats, level: float) -> Estimate:
-    """Return the share of rows that are classified right, with Wilson's interval.
+def accuracy(rows: ScoredRows, correct: Floats, level: float) -> Estimate:
+    """Return the fraction of correctly classified rows, with Wilson's interval.
 
-    With weights or clusters it is that of as many independent rows as have the same standard error.
+    With weights or clusters, the interval uses the number of independent rows that would have the same
+    standard error.
 
     Examples
     --------
-    >>> right = np.array([1.0, 1.0, 0.0, 1.0])
-    >>> f"{accuracy(ScoredRows(right, right), right, 0.95):.2f}"
+    >>> correct = np.array([1.0, 1.0, 0.0, 1.0])
+    >>> f"{accuracy(ScoredRows(correct, correct), correct, 0.95):.2f}"
     '0.75 [0.30, 0.95]'
     """
-    alike = right.min() == right.max()  # whose weighted mean may miss 0 or 1 by rounding
-    value = float(right[0]) if alike else rows.mean(right)
-    stderr = 0.0 if alike else rows.stderr(rows.mean_influence(right))
-    n = float(len(right))
+    # The weighted mean of equal values may differ from 0 or 1 by rounding.
+    all_equal = correct.min() == correct.max()
+    value = float(correct[0]) if all_equal else rows.mean(correct)
+    stderr = 0.0 if all_equal else rows.stderr(rows.mean_influence(correct))
+    n = float(len(correct))
     if rows.weights is not None or rows.clusters is not None:
-        n = value * (1 - value) / stderr**2 if stderr > 0 else _independent(rows)
+        n = value * (1 - value) / stderr**2 if stderr > 0 else _effective_size(rows)
     return Estimate(value, stderr, *wilson(value, n, level))
 
 
-def _independent(rows: ScoredRows) -> float:
-    """Return how many rows, or clusters, of equal weight tell as much as these."""
+def _effective_size(rows: ScoredRows) -> float:
+    """Return Kish's effective number of rows, or of clusters."""
     share = rows.share
     if rows.clusters is not None:
         share = np.bincount(rows.clusters, share).astype(float)
@@ -45,9 +47,9 @@ def _independent(rows: ScoredRows) -> float:
 
 
 def auc(rows: ScoredRows) -> ValueAndInfluence:
-    """Return the chance that a positive row scores above a negative one, ties counting half.
+    """Return the probability that a positive row scores above a negative one; ties count half.
 
-    The standard error of what the rows add is that of DeLong et al. (1988).
+    The standard error from the influence values is that of DeLong et al. (1988).
 
     Examples
     --------
@@ -66,7 +68,7 @@ def auc(rows: ScoredRows) -> ValueAndInfluence:
 
 
 def _unbiased(positive: Codes) -> Floats:
-    """Return factors that make variances unbiased in both classes, not in all rows together."""
+    """Return factors that make the variance unbiased within each class."""
     n, n1 = len(positive), int(positive.sum())
     if min(n1, n - n1) < 2:
         return np.full(n, np.nan)
@@ -75,7 +77,7 @@ def _unbiased(positive: Codes) -> Floats:
 
 
 def average_precision(rows: ScoredRows) -> ValueAndInfluence:
-    """Return the mean precision over the positive rows, each at its own score.
+    """Return the mean over positive rows of the precision at their score.
 
     Examples
     --------
@@ -89,9 +91,10 @@ def average_precision(rows: ScoredRows) -> ValueAndInfluence:
     total = w1.sum()
     value = float(w1 @ precision / total)
     more, less = np.cumsum(w1 / above), np.cumsum(w1 * precision / above)
-    own = precision - value + more  # of a positive row: its own precision, and those below it
-    added = np.where(rows.labels == 1, own[rows.place], 0.0) - less[rows.place]
-    return value, np.asarray(rows.share * added / total, float)
+    # A positive row adds its own precision and raises the precision at lower scores.
+    gain = precision - value + more
+    change = np.where(rows.labels == 1, gain[rows.place], 0.0) - less[rows.place]
+    return value, np.asarray(rows.share * change / total, float)
 
 
 def _by_score(rows: ScoredRows) -> tuple[Floats, Floats]:
@@ -99,14 +102,14 @@ def _by_score(rows: ScoredRows) -> tuple[Floats, Floats]:
     w1 = np.bincount(rows.place, rows.share * rows.labels).astype(float)
     w0 = np.bincount(rows.place, rows.share * (1 - rows.labels)).astype(float)
     if w1.sum() == 0 or w0.sum() == 0:
-        raise LeftOutError("it needs rows of both outcomes")
+        raise LeftOutError("needs both positive and negative labels")
     return w1, w0
 
 
 def brier_skill(rows: ScoredRows, losses: Floats, indicators: Floats) -> ValueAndInfluence:
-    """Return ``1 - B / B0``: the Brier score against that of always predicting the base rates.
+    """Return ``1 - B / B0``, where ``B0`` is the Brier score of always predicting the base rate.
 
-    ``losses`` are the squared errors of the rows, ``indicators`` (n, k) the outcomes they are of.
+    ``losses`` are the squared errors of the rows, ``indicators`` (n, k) the outcomes of k classes.
 
     Examples
     --------
@@ -117,15 +120,15 @@ def brier_skill(rows: ScoredRows, losses: Floats, indicators: Floats) -> ValueAn
     rates = rows.share @ indicators
     reference = float((rates * (1 - rates)).sum())
     if reference <= 0:
-        raise LeftOutError("all labels are the same, so that the base rate is never wrong")
+        raise LeftOutError("all labels are the same, so the Brier score of the base rate is 0")
     ratio = rows.mean(losses) / reference
     of_reference = rows.share * ((indicators - rates) @ (1 - 2 * rates))
-    added = (ratio * of_reference - rows.mean_influence(losses)) / reference
-    return 1 - ratio, np.asarray(added, float)
+    influence = (ratio * of_reference - rows.mean_influence(losses)) / reference
+    return 1 - ratio, np.asarray(influence, float)
 
 
 def mean_loss(rows: ScoredRows, losses: Floats) -> ValueAndInfluence:
-    """Return the mean of the rows' losses; an infinite one has no standard error."""
+    """Return the mean loss; an infinite mean has no standard error."""
     if not np.isfinite(losses).all():
         return float("inf"), np.full(len(losses), np.nan)
     return rows.mean(losses), rows.mean_influence(losses)

@@ -1,4 +1,4 @@
-"""Calibration as clinical statistics tells it: slope, intercept, observed/expected, ICI, E50 and E90."""
+"""Calibration measures of clinical statistics: slope, intercept, observed/expected, ICI, E50, E90."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from scipy.special import expit, logit
 from epiloss._typing import Codes, Floats
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate
-from epiloss.metrics.noise import floor_of, holding, inverted_interval
+from epiloss.metrics.noise import inverted_interval, noise_floor, with_interval
 from epiloss.metrics.refits import Cells
 from epiloss.metrics.result import LeftOutError, NoiseFloor
 from epiloss.metrics.rows import ScoredRows, on_scale
 
-_CLIP = 1e-7  # from which on scores have log-odds
-_SMALLEST = 1e-150  # mean score that a rate is divided by
-_MOST_STEPS, _SMALL = 50, 1e-9  # of Newton's method, and its last step
+_CLIP = 1e-7  # scores are clipped to [_CLIP, 1 - _CLIP] to have finite log-odds
+_SMALLEST = 1e-150  # smallest mean score by which a rate is divided
+_MOST_STEPS, _TOLERANCE = 50, 1e-9  # of Newton's method
 _KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
-_POINTS = 200  # of equal mass, at which draws of the curve are compared
-_SEPARATED = "scores separate the outcomes, so that the logistic regression has no solution"
+_POINTS = 200  # quantiles of the score at which draws of the curve are compared
+_SEPARATED = "scores separate the outcomes, so the logistic regression has no solution"
 
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """A logistic regression by maximum likelihood, and what each row adds to its coefficients."""
+    """A logistic regression by maximum likelihood, and the influence of each row on its coefficients."""
 
     coefficients: Floats
     design: Floats
@@ -37,7 +37,7 @@ class LogisticFit:
     def of(
         cls, rows: ScoredRows, design: Floats, start: Floats, offset: Floats | float = 0.0
     ) -> LogisticFit:
-        """Fit by Newton's method; influence values make the standard errors robust."""
+        """Fit by Newton's method; standard errors from the influence values are robust."""
         coefficients, share = start, rows.share
         linear = design @ coefficients + offset
         for _ in range(_MOST_STEPS):
@@ -50,14 +50,14 @@ class LogisticFit:
             while _log_loss(rows, linear + size * along) > least + 1e-12 and size > 1e-6:
                 size /= 2
             coefficients, linear = coefficients + size * step, linear + size * along
-            # the error that is left is about the square of the last step
-            if np.abs(step).max() < _SMALL * max(1.0, float(np.abs(coefficients).max())):
+            # The remaining error is about the square of the last step.
+            if np.abs(step).max() < _TOLERANCE * max(1.0, float(np.abs(coefficients).max())):
                 return cls(coefficients, design, residual[:, None] * _solved(curvature, design.T).T)
         raise LeftOutError(_SEPARATED)
 
 
 def _log_loss(rows: ScoredRows, linear: Floats) -> float:
-    """Return the log-loss of log-odds."""
+    """Return the mean log-loss of log-odds."""
     return rows.mean(np.logaddexp(0, linear) - rows.labels * linear)
 
 
@@ -91,7 +91,7 @@ def calibration_slope(rows: ScoredRows, level: float) -> Estimate:
 
 
 def calibration_intercept(rows: ScoredRows, level: float) -> Estimate:
-    """Return ``a`` of the logistic regression ``logit P(y = 1) = a + logit(s)``, of slope 1.
+    """Return ``a`` of the logistic regression ``logit P(y = 1) = a + logit(s)`` with slope 1.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def calibration_intercept(rows: ScoredRows, level: float) -> Estimate:
 
 
 def observed_expected(rows: ScoredRows, level: float) -> Estimate:
-    """Return the rate over the mean score.
+    """Return the rate divided by the mean score.
 
     Examples
     --------
@@ -114,15 +114,15 @@ def observed_expected(rows: ScoredRows, level: float) -> Estimate:
     1.25
     """
     expected = rows.mean(rows.scores)
-    if expected < _SMALLEST:  # a ratio beyond what a number can hold
-        raise LeftOutError("all scores are 0" if expected == 0 else "all scores are as good as 0")
+    if expected < _SMALLEST:  # the ratio would overflow
+        raise LeftOutError("all scores are 0" if expected == 0 else "all scores are almost 0")
     value = rows.rate / expected
     stderr = rows.stderr(rows.mean_influence(rows.labels - value * rows.scores)) / expected
     return on_scale(value, stderr, level, "log")
 
 
 def spline_terms(odds: Floats, knots: Floats) -> Floats:
-    """Return 1, the log-odds, and the terms of a cubic spline that is linear beyond its last knots."""
+    """Return the design of a restricted cubic spline: 1, the log-odds, and the cubic terms."""
     unit = (knots[-1] - knots[0]) ** 2
     columns = [np.ones(len(odds)), odds]
 
@@ -139,17 +139,17 @@ def spline_terms(odds: Floats, knots: Floats) -> Floats:
 def curve_errors(
     rows: ScoredRows, level: float, generator: np.random.Generator
 ) -> Mapping[str, tuple[Estimate, NoiseFloor]]:
-    """Return mean, median and 90% quantile of the distance of scores from the calibration curve.
+    """Return the mean, median and 90% quantile of the distance of scores from the calibration curve.
 
-    These are ICI, E50 and E90 of Austin and Steyerberg (2019). The curve is a logistic regression on
+    These are the ICI, E50 and E90 of Austin and Steyerberg (2019). The curve is a logistic regression on
     a restricted cubic spline of the log-odds with five knots.
     """
     odds = _log_odds(rows)
     knots = np.unique(np.quantile(odds, _KNOTS))
     terms = spline_terms(odds, knots if len(knots) > 2 else np.array([0.0, 1.0]))
-    # orthogonal terms, because the spline's own are nearly dependent; the second one is the log-odds
-    design, mixed = np.linalg.qr(terms)
-    design, identity = np.sqrt(len(odds)) * design, mixed[:, 1] / np.sqrt(len(odds))
+    # The spline terms are nearly collinear, hence the orthogonal basis. The second term is the log-odds.
+    design, basis_change = np.linalg.qr(terms)
+    design, identity = np.sqrt(len(odds)) * design, basis_change[:, 1] / np.sqrt(len(odds))
     fit = LogisticFit.of(rows, design, identity)
     distance = np.abs(expit(design @ fit.coefficients) - rows.scores)
     at = design[_points(rows)]
@@ -163,21 +163,21 @@ def curve_errors(
         norm = _mean_size if share is None else partial(_quantile_size, share=share)
         value = rows.mean(distance) if share is None else _quantile(distance, rows.share, share)
         ends = inverted_interval(norm, curve - calibrated, noise, level)
-        found[name] = (holding(value, ends), floor_of(norm(chance)))
+        found[name] = (with_interval(value, ends), noise_floor(norm(chance)))
     return found
 
 
 def _cluster_effect(slopes: Floats, fit: LogisticFit, clusters: Codes | None) -> float:
-    """Return how many rows count as one for the curve, whose derivatives at some points are given."""
+    """Return how many rows count as one for the curve, given its derivatives at some points."""
     if clusters is None:
         return 1.0
     together = np.column_stack([np.bincount(clusters, column) for column in fit.influence.T])
-    varied, alone = (float(((part @ slopes.T) ** 2).sum()) for part in (together, fit.influence))
-    return max(varied / alone, 1.0) if alone > 0 else 1.0
+    of_clusters, of_rows = (float(((part @ slopes.T) ** 2).sum()) for part in (together, fit.influence))
+    return max(of_clusters / of_rows, 1.0) if of_rows > 0 else 1.0
 
 
 def _points(rows: ScoredRows) -> Codes:
-    """Return rows that stand for parts of equal mass, in the order of their scores."""
+    """Return the rows at evenly spaced quantiles of the score, in increasing order."""
     order = np.argsort(rows.scores, kind="stable")
     mass = np.cumsum(rows.share[order])
     wanted = (np.arange(_POINTS) + 0.5) / _POINTS
@@ -194,7 +194,7 @@ def _quantile_size(gaps: Floats, share: float) -> Floats:
 
 
 def _quantile(values: Floats, share: Floats, wanted: float) -> float:
-    """Return the least value that at least the wanted share of rows do not exceed."""
+    """Return the weighted quantile of values at level ``wanted``."""
     order = np.argsort(values, kind="stable")
     mass = np.cumsum(share[order])
     return float(values[order[min(int(np.searchsorted(mass, wanted * (1 - 1e-12))), len(order) - 1)]])

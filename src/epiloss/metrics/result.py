@@ -1,4 +1,4 @@
-"""Metrics as a result: what is told of each, and how they print."""
+"""Metrics as results: values with intervals, tables and printed text."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DIGITS = "z.4f"
 
 
 class LeftOutError(Exception):
-    """A metric has no meaning for these rows; the message is the reason."""
+    """A metric is not defined for these rows; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """What a perfectly calibrated model with the same scores would have by chance.
+    """The calibration error that a perfectly calibrated model with the same scores has by chance.
 
-    ``value`` is the mean, and ``high`` is what chance exceeds in 5% of cases.
+    ``value`` is the mean, and ``high`` the 95% quantile.
     """
 
     value: float
@@ -34,11 +34,11 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number with its interval, how that was made, and its noise floor where it has one.
+    """A metric with its interval, the method of the interval, and its noise floor if it has one.
 
-    Where there is a noise floor, ``value`` is the usual number, which noise makes too large on
-    average, and the interval is that of the number without noise. It can lie below ``value``.
-    ``subject`` says of which probability it is.
+    For a metric with a noise floor, ``value`` is the usual estimate, which noise biases upwards, and
+    the interval is that of the error without noise, which can lie below ``value``. ``subject`` names
+    the probability that the metric evaluates.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Metric:
 
     @property
     def value(self) -> float:
-        """The number itself."""
+        """The value of the metric."""
         return self.estimate.value
 
     def __float__(self) -> float:
@@ -63,7 +63,7 @@ class Metric:
         return f"{self.title}{of}: {self.estimate:{_DIGITS}}, by chance {self.floor.value:{_DIGITS}}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return all attributes as plain Python values."""
         one = self.estimate
         return {
             "name": self.name,
@@ -83,8 +83,8 @@ class Metric:
 class Metrics(Mapping[str, Metric], SavedAsJson):
     """The metrics of an audit by name.
 
-    ``subject`` says of which probability they are. ``left_out`` gives the reason for each metric that
-    has no meaning here, and ``notes`` say what else to know.
+    ``subject`` names the probability that they evaluate. ``left_out`` gives the reason for each metric
+    that is not defined here, and ``notes`` hold further remarks.
 
     Examples
     --------
@@ -115,16 +115,16 @@ class Metrics(Mapping[str, Metric], SavedAsJson):
         return len(self.metrics)
 
     def value(self, name: str) -> float:
-        """Return the number of a metric, or say why there is none."""
+        """Return the value of a metric; raise an OptionError with the reason if there is none."""
         if name in self.metrics:
             return self.metrics[name].value
         if name in self.left_out:
             raise OptionError(f"{name!r} was left out: {self.left_out[name]}")
-        raise OptionError(f"there is no metric {name!r}. There are {', '.join(self.metrics)}.")
+        raise OptionError(f"unknown metric {name!r}. Use one of {', '.join(self.metrics)}.")
 
     @property
     def table(self) -> Table:
-        """The metrics as a table, one row each; what is not known is NaN."""
+        """The metrics as a table with one row per metric; missing values are NaN."""
         rows = [one.to_dict() for one in self.values()]
         texts = {name: np.array([row[name] for row in rows], object) for name in ("name", "title")}
         numbers = ("value", "stderr", "low", "high", "floor", "floor_high")
@@ -137,7 +137,7 @@ class Metrics(Mapping[str, Metric], SavedAsJson):
         return self.table.to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None."""
+        """Return all attributes as plain Python values; infinite and NaN values become None."""
         plain: dict[str, Any] = for_json(
             {
                 "subject": self.subject,
@@ -179,7 +179,7 @@ class Metrics(Mapping[str, Metric], SavedAsJson):
 
     def _remarks(self) -> list[str]:
         if not self.metrics:
-            return list(self.notes)  # which say why
+            return list(self.notes)  # they give the reason
         reasons: dict[str, list[str]] = {}
         for name, reason in self.left_out.items():
             reasons.setdefault(reason, []).append(name)

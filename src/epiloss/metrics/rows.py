@@ -1,4 +1,4 @@
-"""The rows that metrics are computed from, and intervals from what each row adds."""
+"""The rows that metrics are computed from, and intervals of metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epiloss.estimation.influence import Influence
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """A score and an outcome in {0, 1} for each row, with weights and clusters where there are any."""
+    """A score and a label in {0, 1} for each row, with optional weights and clusters."""
 
     scores: Floats
     labels: Floats
@@ -28,7 +28,7 @@ class ScoredRows:
 
     @cached_property
     def share(self) -> Floats:
-        """The weight of each row; they add up to 1."""
+        """The weight of each row, normalised to sum to 1."""
         n = len(self.labels)
         if self.weights is None:
             return np.full(n, 1 / n)
@@ -36,39 +36,39 @@ class ScoredRows:
 
     @cached_property
     def place(self) -> Codes:
-        """The place of each row's score among the distinct scores, in increasing order."""
+        """The index of each row's score among the sorted distinct scores."""
         return np.asarray(np.unique(self.scores, return_inverse=True)[1], np.int64)
 
     @cached_property
     def rate(self) -> float:
-        """The share of positive labels."""
+        """The weighted fraction of positive labels."""
         return self.mean(self.labels)
 
     @cached_property
     def design_effect(self) -> float:
-        """How many rows count as one independent label, because of clusters."""
+        """The number of rows that count as one independent label because of clusters."""
         if self.clusters is None:
             return 1.0
         effect = design_effect(self.scores, self.labels, self.weights, self.clusters)
         return max(effect, 1.0)
 
     def mean(self, values: Floats) -> float:
-        """Return the weighted mean of one value a row."""
+        """Return the weighted mean of one value per row."""
         return dot(self.share, np.asarray(values, float))
 
     def mean_influence(self, values: Floats) -> Floats:
-        """Return what each row adds to the error of the mean of some values."""
+        """Return the influence of each row on the weighted mean of values."""
         return np.asarray(self.share * (values - self.mean(values)), float)
 
-    def stderr(self, contribution: Floats) -> float:
-        """Return the standard error of an estimate from what each row adds to its error."""
-        return Influence(contribution).stderr(self.clusters)
+    def stderr(self, influence: Floats) -> float:
+        """Return the standard error of an estimate from the influence of each row on it."""
+        return Influence(influence).stderr(self.clusters)
 
 
 def on_scale(value: float, stderr: float, level: float, scale: str) -> Estimate:
-    """Return the estimate with an interval that is normal on another scale, "logit" or "log".
+    """Return the estimate with an interval that is normal on the "logit" or "log" scale.
 
-    Its ends cannot leave the range of the value.
+    The limits of such an interval stay within the range of the metric.
 
     Examples
     --------
@@ -79,10 +79,10 @@ def on_scale(value: float, stderr: float, level: float, scale: str) -> Estimate:
     inside = value > 0 if scale == "log" else 0 < value < 1
     if not (inside and np.isfinite(stderr)):
         return Estimate(value)
-    wide = normal_estimate(float(to(value)), stderr * slope(value), level)
-    assert wide.low is not None  # because both are finite
-    assert wide.high is not None
-    return Estimate(value, stderr, float(back(wide.low)), float(back(wide.high)))
+    scaled = normal_estimate(float(to(value)), stderr * slope(value), level)
+    assert scaled.low is not None  # value and standard error are finite
+    assert scaled.high is not None
+    return Estimate(value, stderr, float(back(scaled.low)), float(back(scaled.high)))
 
 
 _SCALES: dict[str, tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]]]
@@ -93,7 +93,7 @@ _SCALES = {
 
 
 def wilson(rate: float, n: float, level: float) -> tuple[float, float]:
-    """Return Wilson's interval of a rate among ``n`` independent labels.
+    """Return Wilson's interval for a rate observed in ``n`` independent labels.
 
     Examples
     --------
@@ -103,5 +103,5 @@ def wilson(rate: float, n: float, level: float) -> tuple[float, float]:
     z = float(ndtri((1 + level) / 2))
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     reach = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
-    # which holds the rate, also where it is 0 or 1 and rounding says otherwise
+    # Rounding must not exclude the rate itself where it is 0 or 1.
     return max(min(float(centre - reach), rate), 0.0), min(max(float(centre + reach), rate), 1.0)

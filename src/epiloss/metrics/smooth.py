@@ -1,7 +1,7 @@
-"""Smooth ECE: residuals smoothed by a reflected Gaussian, as wide as the error itself.
+"""Smooth ECE: residuals smoothed by a reflected Gaussian whose width equals the error.
 
 Błasiok and Nakkiran, "Smooth ECE: principled reliability diagrams via kernel smoothing", ICLR 2024. The
-grids are those of their package relplot, so that the number is the same.
+grids are those of their package relplot, so that the values agree.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from scipy.signal import fftconvolve
 
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
-from epiloss.metrics.noise import DRAWS, chance_gaps, floor_of, holding, inverted_interval
+from epiloss.metrics.noise import DRAWS, chance_gaps, inverted_interval, noise_floor, with_interval
 from epiloss.metrics.result import NoiseFloor
 from epiloss.metrics.rows import ScoredRows
 
 _LEAST_WIDTH, _HALVINGS = 0.001, 10
 _LEAST_GRID, _LEAST_MESH = 2000, 200
-_EMPTY = 1e-4  # of a row, that is added to the density
-_COARSE = 501  # points of the grid on which noise is drawn
-_PER_WIDTH = 5  # points within a width, at which smoothed noise is looked at
+_EMPTY = 1e-4  # fraction of a row that is added to the density, so that it is never 0
+_COARSE = 501  # number of grid points on which noise is simulated
+_PER_WIDTH = 5  # number of points per width at which smoothed noise is evaluated
 
 
 def smooth_ece(
     rows: ScoredRows, level: float, generator: np.random.Generator
 ) -> tuple[Estimate, NoiseFloor]:
-    """Return the smooth ECE with its interval, at the width that was found, and its noise floor."""
+    """Return the smooth ECE with its interval, and its noise floor."""
     value, width = smooth_ece_and_width(rows)
     grid = _Grid(rows)
     gaps = chance_gaps(grid.score, grid.size, grid.by_chance, generator)
-    floor = floor_of(grid.errors(grid.share * gaps))
+    floor = noise_floor(grid.errors(grid.share * gaps))
     noise = np.sqrt(grid.squares) * generator.standard_normal((DRAWS, _COARSE))
     ends = grid.interval(noise, width, value, level)
-    return holding(value, ends), floor
+    return with_interval(value, ends), floor
 
 
 def smooth_ece_and_width(rows: ScoredRows) -> tuple[float, float]:
-    """Return the smooth ECE, and the width at which it is about as large as that width.
+    """Return the smooth ECE, and the width at which both are about equal.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def smooth_ece_and_width(rows: ScoredRows) -> tuple[float, float]:
 
 
 def _smoothed(scores: Floats, values: Floats, mesh: Floats, width: float) -> Floats:
-    """Return sums of values by a Gaussian that is reflected at 0 and 1, at the points of a mesh."""
+    """Return values smoothed by a Gaussian that is reflected at 0 and 1, at the points of a mesh."""
     n = max(_LEAST_GRID, round(20 / width)) // 2 + 1
     grid = np.linspace(0, 1, n)
     kernel = np.exp(-((grid - 0.5) ** 2) / (2 * width**2)) / (np.sqrt(2 * np.pi) * width)
@@ -80,7 +80,7 @@ def _smoothed(scores: Floats, values: Floats, mesh: Floats, width: float) -> Flo
 
 
 def _on_grid(scores: Floats, values: Floats, n: int) -> Floats:
-    """Return sums of values at points of [0, 1], each shared by the two points around its score."""
+    """Return sums of values on a grid of [0, 1]; each value is split between the two nearest points."""
     place = scores * (n - 1)
     left = np.minimum(place.astype(np.int64), n - 2)
     right = place - left
@@ -89,7 +89,7 @@ def _on_grid(scores: Floats, values: Floats, n: int) -> Floats:
 
 
 class _Grid:
-    """Rows on a coarse grid, on which smoothing is a product of cosine coefficients."""
+    """Rows on a coarse grid, where smoothing multiplies the cosine coefficients."""
 
     def __init__(self, rows: ScoredRows) -> None:
         cell = np.rint(rows.scores * (_COARSE - 1)).astype(np.int64)
@@ -113,17 +113,17 @@ class _Grid:
         self.mass = float(self.share @ self.ends)
 
     def smooth(self, values: Floats, width: Floats) -> Floats:
-        """Return values (draws, points) smoothed, each draw by its own width (draws, 1)."""
+        """Smooth values (draws, points), each draw with its own width (draws, 1)."""
         damping = np.exp(-((width * self.frequency) ** 2) / 2)
         smoothed: Floats = dct(dct(values, 1) * damping, 1) / (2 * (_COARSE - 1))
         return smoothed
 
     def norm(self, smoothed: Floats) -> Floats:
-        """Return the mean size of smoothed residuals (draws, points)."""
+        """Return the mean absolute value of smoothed residuals (draws, points)."""
         return np.asarray(np.abs(smoothed) @ self.ends / self.mass, float)
 
     def errors(self, residual: Floats) -> Floats:
-        """Return the smooth ECE of each draw of residuals (draws, points), at its own width."""
+        """Return the smooth ECE of each draw of residuals (draws, points)."""
         coefficients = dct(residual, 1)
         wide, narrow = np.ones((len(residual), 1)), np.zeros((len(residual), 1))
         for _ in range(_HALVINGS):
@@ -137,9 +137,9 @@ class _Grid:
     def interval(
         self, noise: Floats, width: float, value: float, level: float
     ) -> tuple[float, float] | None:
-        """Return the interval of the error at a width, in units of the value on finer grids."""
+        """Return the interval of the error at a width, rescaled to the value on the finer grid."""
         at = np.array([[width]])
-        # what is smoothed by a width does not change within a fraction of it
+        # Smoothed values hardly change within a fraction of the width.
         few = slice(None, None, max(int(width * (_COARSE - 1) / _PER_WIDTH), 1))
         gaps, noise = self.smooth(self.residual[None], at)[0, few], self.smooth(noise, at)[:, few]
 
