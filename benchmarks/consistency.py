@@ -1,4 +1,4 @@
-"""Whether what the audit finds is no less than what a repair gains.
+"""Whether an audit finds at least as much loss as a repair gains.
 
     python benchmarks/consistency.py
     python benchmarks/consistency.py --sets "digits, 512 random features" "Adult, logistic"
@@ -6,9 +6,9 @@
 
 No repair can lower the Brier score by more than calibration loss and grouping loss together. Rows are
 split in thirds: one trains the base model, one is audited and fits ``RegionRecalibrator``, and on the
-last the repair is measured. A set is inconsistent where the sum that the audit finds lies below the
-repair's gain by more than two standard errors of the difference. Several classes are judged by their
-top label: the score is its probability, and the label is whether it was right.
+last the repair is measured. A data set is inconsistent if the sum of the losses lies below the gain of
+the repair by more than two standard errors of the difference. With several classes, the score is the
+probability of the top label, and the label is whether it is correct.
 """
 
 from __future__ import annotations
@@ -52,10 +52,15 @@ RANDOM_FEATURES, HIDDEN = 512, 64
 UNIT = 1e-4
 PAGE = """# Does the audit find what a repair gains?
 
+No repair can lower the Brier score by more than the calibration loss and the grouping loss together.
 `python benchmarks/consistency.py --markdown docs/consistency.md` audits models on some rows, repairs
-their scores by the same rows and measures the repair on others. No repair can gain more than calibration
-and grouping loss together; z is by how many standard errors the audit's sum is above the gain, and below
--2 the audit misses what the repair finds. "crossfit" is the sum by the cross-fitted bound.
+their scores with the same rows, and measures the gain of the repair on other rows.
+
+- *sum* is the audit's calibration loss (CL) plus grouping loss (GL), and *crossfit* the same sum with
+  the cross-fitted bound.
+- *gain* is the improvement of the Brier score by the repair.
+- *z* is the difference of sum and gain in standard errors. Below -2, the audit misses a loss that the
+  repair finds.
 """
 
 Cut = Callable[[int, Path], Split]
@@ -63,7 +68,7 @@ Cut = Callable[[int, Path], Split]
 
 @dataclass(frozen=True)
 class Line:
-    """One base model: what the audit finds on the fitting rows beside the gain on fresh rows."""
+    """One base model: the losses of the audit, and the gain of the repair on fresh rows."""
 
     data: str
     rows: int
@@ -82,13 +87,13 @@ class Line:
 
     @property
     def z(self) -> float:
-        """By how many standard errors the audit is above the gain."""
+        """The difference of the losses and the gain, in standard errors."""
         stderr = float(np.hypot(self.found_stderr, self.gain_stderr))
         return (self.found - self.gain) / stderr if stderr else 0.0
 
     @property
     def consistent(self) -> bool:
-        """Tell whether the audit is not below the gain beyond noise."""
+        """Whether the losses are not significantly below the gain."""
         return self.z >= LOWEST_Z
 
     def __str__(self) -> str:
@@ -111,9 +116,9 @@ def top_label(
     model: Callable[[Table, int], Any],
     features: Callable[[Any, Any], Any] | None = None,
 ) -> Cut:
-    """Return a way to split rows of several classes in thirds, judged by the top label.
+    """Return a function that splits rows in thirds and reduces several classes to the top label.
 
-    ``features`` makes the columns of the audit out of the fitted model and the model's own columns.
+    ``features`` computes the columns of the audit from the fitted model and the model's columns.
     """
 
     def split(seed: int, cache_folder: Path) -> Split:
@@ -122,7 +127,7 @@ def top_label(
         learn, *others = [table.X.iloc[rows].reset_index(drop=True) for rows in thirds]
         fitted = model(table, seed).fit(learn, table.y[thirds[0]])
         parts = [
-            _judged_by_top_label(fitted, X, table.y[rows], features)
+            _top_label_part(fitted, X, table.y[rows], features)
             for X, rows in zip(others, thirds[1:], strict=True)
         ]
         return Split(parts[0], parts[1], () if features else table.categorical)
@@ -130,9 +135,7 @@ def top_label(
     return split
 
 
-def _judged_by_top_label(
-    fitted: Any, X: Any, y: Any, features: Callable[[Any, Any], Any] | None
-) -> Part:
+def _top_label_part(fitted: Any, X: Any, y: Any, features: Callable[[Any, Any], Any] | None) -> Part:
     p = fitted.predict_proba(X)
     hit = (fitted.classes_[p.argmax(axis=1)] == y).astype(np.int64)
     scores = np.asarray(p.max(axis=1), float)
@@ -148,7 +151,7 @@ def digits(folder: Path) -> Table:
 
 
 def few_components(n: int) -> Callable[[Table, int], Any]:
-    """Return a logistic regression on ``n`` principal components: the fewer, the more it misses."""
+    """Return a logistic regression on ``n`` principal components."""
 
     def model(table: Table, seed: int) -> Any:
         from sklearn.decomposition import PCA
@@ -161,7 +164,7 @@ def few_components(n: int) -> Callable[[Table, int], Any]:
 
 
 def network(table: Table, seed: int) -> Any:
-    """Return a network of one hidden layer on numbers and indicators of categories."""
+    """Return a network with one hidden layer, on numeric columns and indicators of categories."""
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
 
@@ -178,7 +181,7 @@ def random_features(fitted: Any, X: Any) -> Any:
 
 
 def hidden_layer(fitted: Any, X: Any) -> Any:
-    """Return what the network's hidden layer makes of the rows."""
+    """Return the activations of the network's hidden layer."""
     columns, model = fitted[0], fitted[-1]
     inputs = columns.transform(X)
     return _frame(np.maximum(inputs @ model.coefs_[0] + model.intercepts_[0], 0), "unit")
@@ -216,7 +219,7 @@ def data_sets() -> Mapping[str, Cut]:
 
 
 def measure(name: str, split: Split, seed: int) -> Line:
-    """Audit and repair by the same rows, and measure the repair on fresh ones."""
+    """Audit and repair with the same rows, and measure the repair on fresh rows."""
     fit, fresh = split.repair, split.held_out
     audit, crossfit = (
         epiloss.audit(fit.y, fit.scores, fit.X, method=method, random_state=seed)
@@ -240,19 +243,19 @@ def measure(name: str, split: Split, seed: int) -> Line:
 
 
 def row_gains(fresh: Part, repaired: Floats) -> Floats:
-    """Return how much each row's Brier score falls by the repair."""
+    """Return how much the repair lowers the Brier score of each row."""
     return np.asarray((fresh.scores - fresh.y) ** 2 - (repaired - fresh.y) ** 2, float)
 
 
 def judge(lines: Sequence[Line]) -> Verdict:
-    """Tell which sets are inconsistent."""
+    """Return the verdict, with the data sets that are inconsistent."""
     failed = [f"{line.data} {line.z:+.1f}" for line in lines if not line.consistent]
     target = "the audit finds what the repair gains, within 2 standard errors"
     return Verdict.on_all(target, failed, len(lines))
 
 
 def run(known: Mapping[str, Cut], options: argparse.Namespace, report: Report) -> list[Line]:
-    """Measure each base model, print its line and save what there is so far."""
+    """Measure each base model, print its line and save the lines so far."""
     lines: list[Line] = []
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
@@ -261,10 +264,10 @@ def run(known: Mapping[str, Cut], options: argparse.Namespace, report: Report) -
             try:
                 split = known[name](options.seed, options.cache)
             except UnavailableError as error:
-                report.tell(f"{name} is left out: {error}")
+                report.print(f"{name} is left out: {error}")
                 continue
             lines.append(measure(name, split, options.seed))
-            report.tell(str(lines[-1]))
+            report.print(str(lines[-1]))
             save(lines, options.output)
     return lines
 
@@ -278,21 +281,21 @@ def save(lines: Sequence[Line], file: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every base model, print the table and the verdict, and save them."""
     options = _options(arguments)
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     tiny = simulation("quick", Sigmoid(perturbation="step"), QUICK_ROWS)
     known = {tiny.name: tiny.split} if options.quick else data_sets()
     report = Report()
-    report.tell(HEADER)
+    report.print(HEADER)
     lines = run(known, options, report)
-    report.tell(f"\n{judge(lines)}")
+    report.print(f"\n{judge(lines)}")
     if options.markdown is not None:
         report.save(options.markdown, PAGE)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    description = "What the audit finds beside what a repair gains."
+    description = "Compare the losses of an audit with the gain of a repair."
     parser = set_parser(description, list(data_sets()), "benchmarks/output/consistency.json")
-    parser.add_argument("--seed", type=int, default=0, help="of splits, audits and repairs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of splits, audits and repairs")
     options = parsed(parser, arguments)
     if options.seed < 0:
         parser.error(f"--seed must be at least 0, got {options.seed}")

@@ -1,8 +1,8 @@
-"""What a boosted model proves: how much better than the calibrated score features make a prediction.
+"""The gain of a boosted model over the calibrated score, which proves a part of the grouping loss.
 
-A model trained on other rows that predicts better than the calibrated score shows at least so much
-grouping loss: it cannot gain more than there is. Only what lies beyond the calibration curve counts,
-so the score is first recalibrated on the same learning rows.
+If a model trained on other rows predicts better than the calibrated score, the grouping loss is at least
+as large as the improvement. Only the improvement beyond the calibration curve counts, so the score is
+first recalibrated on the same learning rows.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Proof:
 
 @dataclass(frozen=True)
 class Boosted:
-    """Boosted trees of features and score, for labels or for what labels differ from a curve by."""
+    """Boosted trees of features and score, fitted to labels or to residuals from a curve."""
 
     pipeline: Any
     curve: Predictor | None
 
     @property
     def trees(self) -> int:
-        """How many trees there are."""
+        """The number of trees."""
         return int(self.pipeline[-1].n_iter_)
 
     def __call__(self, part: Part) -> Floats:
@@ -57,7 +57,7 @@ class Boosted:
 
 
 def proven(learn: Part, held_out: Part, seed: int) -> Proof:
-    """Train on some rows, and compare on others with the calibrated score."""
+    """Train on some rows, and compare with the calibrated score on others."""
     curve = calibrated(learn, seed)
     model, name = boosted(learn, curve, seed)
     y = held_out.y
@@ -66,16 +66,16 @@ def proven(learn: Part, held_out: Part, seed: int) -> Proof:
 
 
 def calibrated(learn: Part, seed: int) -> Predictor:
-    """Return the better of two curves of the score, isotonic or a spline, by rows left out."""
+    """Return the better of two calibration curves on held-out rows: isotonic or a spline."""
     curves = {"isotonic": isotonic_curve, "spline": spline_curve}
     some, inner = _divided(learn, seed)
     return curves[_best({name: fit(some) for name, fit in curves.items()}, inner)](learn)
 
 
 def boosted(learn: Part, curve: Predictor, seed: int) -> tuple[Boosted, str]:
-    """Return the best of three boosted models by rows left out, and its name.
+    """Return the best of three boosted models on held-out rows, and its name.
 
-    Each finds its number of trees by early stopping; the best then learns from all rows.
+    Early stopping chooses the number of trees; the best model is then trained on all rows.
     """
     kinds: Mapping[str, tuple[Predictor | None, int]] = {
         "labels, 31 leaves": (None, 31),
@@ -93,7 +93,7 @@ def boosted(learn: Part, curve: Predictor, seed: int) -> tuple[Boosted, str]:
 def fit_boosted(
     part: Part, curve: Predictor | None, leaves: int, seed: int, *, trees: int | None = None
 ) -> Boosted:
-    """Fit so many trees, or as many as early stopping finds."""
+    """Fit a given number of trees, or let early stopping choose the number."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.pipeline import make_pipeline
 
@@ -136,7 +136,7 @@ def spline_curve(learn: Part) -> Predictor:
 
 
 def _encoder(X: Any, seed: int) -> tuple[list[str], Any]:
-    """Return the columns that become codes, which come first, and what encodes all."""
+    """Return the columns that are ordinally encoded, which come first, and the encoder of all."""
     from sklearn.compose import make_column_transformer
     from sklearn.model_selection import KFold
     from sklearn.preprocessing import OrdinalEncoder, TargetEncoder
@@ -166,7 +166,7 @@ def _best(fitted: Mapping[str, Predictor], inner: Part) -> str:
 
 
 def _divided(part: Part, seed: int) -> tuple[Part, Part]:
-    """Return most rows, to learn from, and the inner ones, to choose by."""
+    """Return the rows to learn from and the inner rows that choose between models."""
     order = np.random.default_rng(seed).permutation(len(part.y))
     cut = round(INNER * len(order))
     return take(part, order[cut:]), take(part, order[:cut])

@@ -1,4 +1,4 @@
-"""What a benchmark tells: printed lines that can be saved as a page, and verdicts on targets."""
+"""Printed lines of a benchmark, which can be saved as a page, and verdicts on its targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epiloss._saving import write_text
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target, whether it is met, and what was found."""
+    """A target, whether it is met, and the result."""
 
     target: str
     met: bool
@@ -23,28 +23,28 @@ class Verdict:
 
     @classmethod
     def on_all(cls, target: str, failed: Sequence[str], total: int) -> Verdict:
-        """Return the verdict on a target that none of so many may fail."""
+        """Return the verdict on a target that every one of ``total`` cases must meet."""
         return cls(target, not failed, f"{len(failed)} of {total} fail{_in_brackets(failed)}")
 
 
 @dataclass
 class Report:
-    """Prints, and remembers what was printed."""
+    """Prints text, and keeps it for a page."""
 
-    told: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
 
-    def tell(self, text: str) -> None:
-        """Print a line or more."""
+    def print(self, text: str) -> None:
+        """Print text of one or more lines."""
         print(text, flush=True)
-        self.told.append(text)
+        self.printed.append(text)
 
     def save(self, file: Path, introduction: str) -> None:
-        """Write what was printed as a page."""
-        write_text(file, "\n".join([introduction, "```", *self.told, "```", ""]))
+        """Write an introduction and the printed text as a page."""
+        write_text(file, "\n".join([introduction, "```", *self.printed, "```", ""]))
 
 
 def set_parser(description: str, sets: Sequence[str], output: str) -> argparse.ArgumentParser:
-    """Return the options of a benchmark of named data sets."""
+    """Return the parser of a benchmark on named data sets."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="one tiny simulation")
     parser.add_argument("--sets", nargs="+", choices=list(sets), metavar="NAME", help="default all")
@@ -55,10 +55,10 @@ def set_parser(description: str, sets: Sequence[str], output: str) -> argparse.A
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return what was asked for, where it makes sense."""
+    """Return the parsed options."""
     options = parser.parse_args(arguments)
     if options.quick and options.sets:
-        parser.error("--quick has a set of its own: leave --sets out")
+        parser.error("--quick uses a data set of its own and cannot be combined with --sets")
     return options
 
 

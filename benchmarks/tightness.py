@@ -1,13 +1,13 @@
 """How much of the grouping loss of real models the twin estimate finds.
 
     python benchmarks/tightness.py
-    python benchmarks/tightness.py --sets "Adult, logistic" "votes, logistic" --deals 3
+    python benchmarks/tightness.py --sets "Adult, logistic" "votes, logistic" --splits 3
     python benchmarks/tightness.py --markdown docs/tightness.md
 
-Rows are split in thirds: one trains the base model, one a boosted model of features and score, and
-one is audited. On the audited rows the boosted model's Brier score is lower than that of the calibrated
-score by as much as it proves of the grouping loss; the estimate should find no less. The true loss is
-unknown, and may be larger than both. The sets after COMPAS were named before the first run.
+Rows are split in thirds: one trains the base model, one trains a boosted model of features and score,
+and one is audited. The boosted model's improvement of the Brier score over the calibrated score, on the
+audited rows, is proven to be grouping loss, and the estimate should not be smaller. The true loss is
+unknown and may be larger than both. The data sets after COMPAS were chosen before the first run.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from repair_data import (
 from reporting import Report, Verdict, parsed, set_parser
 
 LEAST_RATIO, MANY_ROWS = 0.95, 10_000
-LARGEST_SPREAD = 1 / 3  # of estimates over deals of the rows, in standard errors
-DEALS, QUICK_ROWS = 10, 600
+LARGEST_SPREAD = 1 / 3  # of estimates over random splits of the rows, in standard errors
+SPLITS, QUICK_ROWS = 10, 600
 OLD_TABLES: Mapping[str, Callable[[Path], Table]] = {
     "Adult": adult,
     "KDD census": kdd_census,
@@ -63,20 +63,23 @@ OLD_TABLES: Mapping[str, Callable[[Path], Table]] = {
 UNIT = 1e-4
 PAGE = """# How tight is the estimate?
 
-`python benchmarks/tightness.py --markdown docs/tightness.md` audits models on real data. "proven" is by
-how much the Brier score of a boosted model is lower than that of the calibrated score; it learns from as
-many other rows, and sees features and score. No model can gain more than the grouping loss, so the
-estimate should not be lower. CPU is one audit's on one thread.
+The twin estimate misses what its learners cannot express. To see how much that is on real data,
+`python benchmarks/tightness.py --markdown docs/tightness.md` compares it with a boosted model that is
+trained on as many other rows, with features and score. No model can lower the Brier score of the
+calibrated score by more than the grouping loss, so the estimate should not be below this gain.
 
-Neither `random_state` nor the order of the rows moves the estimate: rows are dealt to the parts that
-learn and evaluate in an order of their content. "spread" shows what that choice hides: the standard
-deviation over other deals, in standard errors. `repeats=` averages over several.
+- *twin* is the estimate, and *bound* the cross-fitted lower bound.
+- *proven* is the gain of the boosted model, and *ratio* is the estimate divided by it.
+- *spread* is the standard deviation of the estimate over random splits of the rows, in standard errors.
+  An audit always uses the same split, whatever `random_state` and the order of the rows; `repeats=`
+  averages over several.
+- *CPU* is the time of one audit on one thread, in seconds.
 """
 
 
 @dataclass(frozen=True)
 class Line:
-    """One base model: the estimate beside the landed bound and what a boosted model proves."""
+    """One base model: the estimate, the cross-fitted bound, and the gain of a boosted model."""
 
     data: str
     rows: int
@@ -95,17 +98,17 @@ class Line:
 
     @property
     def ratio(self) -> float | None:
-        """The estimate over what is proven, where that is more than noise."""
+        """The estimate divided by the proven gain; None if the gain may be noise."""
         return self.estimate / self.proven if self.proven > 2 * self.proven_stderr else None
 
     @property
     def tight(self) -> bool:
-        """Tell whether the estimate reaches what is proven, or nothing is."""
+        """Whether the estimate reaches the proven gain, or no gain is proven."""
         return self.ratio is None or self.ratio >= LEAST_RATIO
 
     @property
     def stable(self) -> bool:
-        """Tell whether the deal matters little."""
+        """Whether the split has little influence."""
         return self.spread <= LARGEST_SPREAD
 
     def __str__(self) -> str:
@@ -133,12 +136,12 @@ def data_sets() -> Mapping[str, Callable[[int, Path], Split]]:
     return found
 
 
-def measure(name: str, split: Split, deals: int) -> Line:
-    """Audit, deal the rows otherwise, and see what a boosted model proves."""
+def measure(name: str, split: Split, n_splits: int) -> Line:
+    """Audit once, estimate with other splits, and measure the gain of a boosted model."""
     rows = split.held_out
     first, cpu = timed_audit(rows, "twin")
     stderr = first.stderr or 0.0
-    spread = float(np.std(dealt_otherwise(rows, deals), ddof=1)) / stderr if stderr else 0.0
+    spread = float(np.std(estimates_of_other_splits(rows, n_splits), ddof=1)) / stderr if stderr else 0.0
     bound, bound_cpu = timed_audit(rows, "crossfit")
     proof = proven(split.repair, rows, 0)
     return Line(
@@ -159,13 +162,13 @@ def measure(name: str, split: Split, deals: int) -> Line:
     )
 
 
-def dealt_otherwise(rows: Part, deals: int) -> list[float]:
-    """Return the twin estimates of other deals of the rows."""
+def estimates_of_other_splits(rows: Part, n_splits: int) -> list[float]:
+    """Return the twin estimates with other random splits of the rows."""
     options = Options.read()
     (problem,) = binary_problems(
         read_problem(rows.y, rows.scores, rows.X, options.reading), options.rule
     )
-    generators = map(np.random.default_rng, range(1, deals + 1))
+    generators = map(np.random.default_rng, range(1, n_splits + 1))
     return [twin(problem, options.confidence_level, one).estimate.value for one in generators]
 
 
@@ -177,33 +180,35 @@ def timed_audit(rows: Part, method: str) -> tuple[Estimate, float]:
 
 
 def judge(lines: Sequence[Line]) -> list[Verdict]:
-    """Compare what was found with the targets."""
+    """Compare the results with the targets."""
     large = [line for line in lines if line.rows > MANY_ROWS]
     below = [f"{line.data} {line.ratio:.2f}" for line in large if not line.tight]
     unstable = [f"{line.data} {line.spread:.2f}" for line in lines if not line.stable]
     return [
         Verdict.on_all(
-            f"at least {LEAST_RATIO} of what is proven from {MANY_ROWS:,} rows on", below, len(large)
+            f"at least {LEAST_RATIO} of the proven gain with {MANY_ROWS:,} rows or more",
+            below,
+            len(large),
         ),
-        Verdict.on_all("spread over other deals at most 1/3", unstable, len(lines)),
+        Verdict.on_all("spread over splits at most 1/3", unstable, len(lines)),
     ]
 
 
 def run(
     known: Mapping[str, Callable[[int, Path], Split]], options: argparse.Namespace, report: Report
 ) -> list[Line]:
-    """Measure each base model, print its line and save what there is so far."""
+    """Measure each base model, print its line and save the lines so far."""
     lines: list[Line] = []
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for name in options.sets or known:
             print(f"{name} ...", file=sys.stderr, flush=True)
             try:
-                lines.append(measure(name, known[name](0, options.cache), options.deals))
+                lines.append(measure(name, known[name](0, options.cache), options.splits))
             except UnavailableError as error:
-                report.tell(f"{name} is left out: {error}")
+                report.print(f"{name} is left out: {error}")
                 continue
-            report.tell(str(lines[-1]))
+            report.print(str(lines[-1]))
             save(lines, [], options.output)
     return lines
 
@@ -219,25 +224,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure every base model, print the table and the verdicts, and save them."""
     options = _options(arguments)
     report = Report()
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     tiny = simulation("quick", Sigmoid(perturbation="step"), QUICK_ROWS)
     known = {tiny.name: tiny.split} if options.quick else data_sets()
-    report.tell(HEADER)
+    report.print(HEADER)
     lines = run(known, options, report)
     verdicts = judge(lines)
-    report.tell("\n".join(["", *map(str, verdicts)]))
+    report.print("\n".join(["", *map(str, verdicts)]))
     save(lines, verdicts, options.output)
     if options.markdown is not None:
         report.save(options.markdown, PAGE)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    description = "The twin estimate beside what boosted models prove."
+    description = "Compare the twin estimate with the gain of boosted models."
     parser = set_parser(description, list(data_sets()), "benchmarks/output/tightness.json")
-    parser.add_argument("--deals", type=int, default=DEALS, help=f"default {DEALS}")
+    parser.add_argument("--splits", type=int, default=SPLITS, help=f"default {SPLITS}")
     options = parsed(parser, arguments)
-    if options.deals < 2:
-        parser.error(f"--deals must be at least 2, for a spread, got {options.deals}")
+    if options.splits < 2:
+        parser.error(f"--splits must be at least 2 to estimate a spread, got {options.splits}")
     return options
 
 

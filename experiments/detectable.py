@@ -1,10 +1,10 @@
-"""Whether a grouping loss as large as an audit calls detectable is found in 80% of samples.
+"""Whether the smallest detectable grouping loss of an audit is found in 80% of the samples.
 
     python experiments/detectable.py --repetitions 100
 
-In each setting the true grouping loss is what ``result.smallest_detectable`` says for so many rows and
-columns: made by the sign of one column, by the sum of all others, or by the product of two, which is not
-promised. Printed is how often the test at 5% finds it; asked for is 0.70 to 0.90.
+In each setting the true grouping loss equals ``result.smallest_detectable``. It is caused by the sign of
+one column, by the sum of all columns, or by the product of two, for which the formula makes no promise.
+The table shows how often the test at 5% finds it; the target is 0.70 to 0.90.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from epiloss._saving import write_text
 from epiloss._typing import Codes, Floats
 from repetitions import as_csv, repeated
 
-ASKED = (0.70, 0.90)
+TARGET = (0.70, 0.90)
 _STEPS = 25  # of the search for the planted loss
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Rows with a calibrated score, and labels that depend on other columns."""
+    """Rows with a calibrated score and labels that also depend on other columns."""
 
     n: int
     n_columns: int
@@ -43,7 +43,7 @@ class Setting:
     cluster_size: int = 1
 
     def effect(self, X: Floats, c: Floats) -> Floats:
-        """Return the direction in which probabilities are off."""
+        """Return the direction in which the scores are wrong."""
         others = X[:, 1:]
         wave = {
             "one": np.sign(others[:, 0]),
@@ -53,7 +53,7 @@ class Setting:
         return np.asarray(wave * np.minimum(c, 1 - c), float)
 
     def draw(self, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Return features, calibrated scores and uniform numbers, of which the small ones make a 1."""
+        """Return features, calibrated scores, and the uniform numbers that determine the labels."""
         X = generator.normal(size=(self.n, self.n_columns))
         return X, expit(self.intercept + X[:, 0]), generator.random(self.n)
 
@@ -87,7 +87,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True)
 class Task:
-    """One sample of a setting, with a seed of its own whatever else is run."""
+    """One sample of a setting; its random stream does not depend on the other tasks."""
 
     setting: str
     repetition: int
@@ -114,13 +114,13 @@ class Line:
 
     @property
     def misses(self) -> str:
-        """Whether the power is not what was asked for, beyond two standard errors."""
+        """Return "power" if it misses the target by more than two standard errors."""
         slack = 2 * float(np.sqrt(0.8 * 0.2 / self.repetitions))
-        return "" if ASKED[0] - slack <= self.power <= ASKED[1] + slack else "power"
+        return "" if TARGET[0] - slack <= self.power <= TARGET[1] + slack else "power"
 
 
 def run_task(task: Task) -> Found:
-    """Plant the loss that an audit of such rows calls detectable, and look for it."""
+    """Plant the smallest detectable loss of an audit of such rows, and test for it."""
     setting = SETTINGS[task.setting]
     key = (list(SETTINGS).index(task.setting), task.repetition)
     generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
@@ -137,7 +137,7 @@ def run_task(task: Task) -> Found:
 
 
 def _with_loss(c: Floats, effect: Floats, loss: float, rule: str, weights: Floats | None) -> Floats:
-    """Return probabilities that are off in a direction, by as much as makes this grouping loss."""
+    """Return probabilities, moved in a direction, that have this grouping loss."""
     divergence = epiloss.LogLoss().divergence if rule == "log" else epiloss.Brier().divergence
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
@@ -167,7 +167,7 @@ def as_table(lines: Sequence[Line]) -> str:
     """Return the table that is printed."""
     width = max(len(line.setting) for line in lines)
     text = [
-        f"{lines[0].repetitions} samples with a grouping loss as large as the audit calls detectable.",
+        f"{lines[0].repetitions} samples with the smallest detectable grouping loss.",
         f"{'':{width}} {'loss':>8} {'found':>6}",
     ]
     text += [

@@ -1,10 +1,10 @@
-"""Several classes, wide and many-valued features, comparisons, regret, unseen categories: known truth.
+"""Several classes, wide data, many categories, comparisons, regret and repair, with known truth.
 
     python experiments/known_truth.py --repetitions 40
 
-Audits: how often the lower limit is below the true grouping loss ("valid"), intervals of calibration
-loss and score hold the truth, and the test finds a loss (its level where there is none). Other claims:
-how often they are false. Settings of 10 and 100 classes are repeated fewer times.
+For audits: how often the lower limit is below the true grouping loss ("valid"), the intervals of
+calibration loss and score cover the truth, and the test finds a loss. For other claims: how often they
+are false. Settings with 10 and 100 classes are repeated fewer times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNIT = 1e-4
 
 @dataclass(frozen=True)
 class Found:
-    """What one repetition claimed, beside the truth; NaN where a column has no meaning."""
+    """The result of one repetition and the truth; NaN for columns that do not apply."""
 
     value: float
     truth: float
@@ -57,26 +57,26 @@ def classes(seed: int, *, n: int, n_classes: int, task: str, rule: str, grouping
 
 
 def audited(result: epiloss.Audit, grouping: float, calibration: float, score: float) -> Found:
-    """Hold an audit against the truth."""
+    """Compare an audit with the truth."""
     loss = result.grouping_loss
     low = loss.value - ONE_SIDED * (loss.stderr or 0.0)
     return Found(
         loss.value,
         grouping,
         float(low <= grouping),
-        float(_holds(result.calibration_loss, calibration)),
-        float(_holds(result.score, score)),
+        float(_covers(result.calibration_loss, calibration)),
+        float(_covers(result.score, score)),
         float((1.0 if loss.pvalue is None else loss.pvalue) <= 0.05),
     )
 
 
-def _holds(estimate: Estimate, truth: float) -> bool:
+def _covers(estimate: Estimate, truth: float) -> bool:
     low, high = estimate.low, estimate.high
     return low is not None and high is not None and low <= truth <= high
 
 
 def null(seed: int, *, n: int, columns: Callable[[np.random.Generator, int], Any]) -> Found:
-    """Audit a calibrated score without grouping loss, with features that tell nothing."""
+    """Audit a calibrated score without grouping loss, with uninformative features."""
     generator = np.random.default_rng(seed)
     scores = expit(1.2 * generator.normal(size=n))
     y = (generator.random(n) < scores).astype(int)
@@ -86,7 +86,7 @@ def null(seed: int, *, n: int, columns: Callable[[np.random.Generator, int], Any
 
 
 def many_levels(generator: np.random.Generator, n: int) -> dict[str, Any]:
-    """Return a category of 1,000 levels, a number and noise."""
+    """Return a category of 1,000 levels and a numeric column."""
     level = generator.integers(0, 1_000, n)
     return {"level": np.array([f"l{i}" for i in level]), "x": generator.normal(size=n)}
 
@@ -97,7 +97,7 @@ def wide(generator: np.random.Generator, n: int) -> Floats:
 
 
 def equal_models(seed: int, *, n: int, method: str) -> Found:
-    """Compare two models that err on different features, equally much."""
+    """Compare two equally good models that err on different features."""
     generator = np.random.default_rng(seed)
     u, a, b = generator.normal(size=(3, n))
     q = expit(u + 0.6 * np.sign(a) + 0.6 * np.sign(b))
@@ -114,7 +114,7 @@ def equal_models(seed: int, *, n: int, method: str) -> Found:
 
 
 def saved_by_recalibration(seed: int, *, n: int) -> Found:
-    """Ask what recalibration would save for calibrated scores: nothing."""
+    """Estimate what recalibration would save for calibrated scores, which is nothing."""
     sample = Sigmoid(grouping=0.0).sample(n, random_state=seed)
     result = epiloss.audit(sample.y, sample.scores, sample.X, n_bins=5)
     saved = epiloss.regret(result, cost_fn=3.0).calibration
@@ -122,7 +122,7 @@ def saved_by_recalibration(seed: int, *, n: int) -> Found:
 
 
 def unseen_categories(seed: int, *, n: int) -> Found:
-    """Repair by a category, and apply to categories that were not there: no harm that matters."""
+    """Learn a repair from a category, and apply it to unseen categories: it should do no harm."""
     generator = np.random.default_rng(seed)
 
     def drawn(first: int) -> tuple[Floats, Floats, Floats, dict[str, Any]]:
@@ -140,15 +140,15 @@ def unseen_categories(seed: int, *, n: int) -> Found:
 
 
 def _studies() -> dict[str, tuple[Run, int]]:
-    """Return each study, and which part of the repetitions it is worth."""
+    """Return each study, and the divisor of its number of repetitions."""
     found: dict[str, tuple[Run, int]] = {}
     options: dict[str, Any]
     for k, tasks in {3: ("top-label", "classwise", "joint"), 10: ("top-label", "classwise")}.items():
         for task in tasks:
             for rule in ("brier", "log"):
                 for grouping in (0.0, 0.5):
-                    said = "nothing" if grouping == 0 else "loss"
-                    name = f"{k} classes, {task}, {rule}, {said}"
+                    truth = "nothing" if grouping == 0 else "loss"
+                    name = f"{k} classes, {task}, {rule}, {truth}"
                     options = {"n": 1_000, "n_classes": k, "task": task, "rule": rule}
                     found[name] = (partial(classes, **options, grouping=grouping), 1 if k == 3 else 2)
     for task, rule in (("top-label", "brier"), ("top-label", "log"), ("classwise", "brier")):
@@ -203,8 +203,8 @@ def as_table(lines: Sequence[Line]) -> str:
     """Return the table that is printed."""
     width = max(len(line.study) for line in lines)
     text = [
-        "Losses x 1e-4. valid: lower limits below the true grouping loss; CL, score: intervals that",
-        "hold the truth; reject: tests that find a grouping loss; false: other claims that are false.",
+        "Losses x 1e-4. valid: lower limits below the true grouping loss; CL, score: coverage of the",
+        "intervals; reject: tests that find a grouping loss; false: other claims that are false.",
         f"{'':{width}} {'runs':>4} {'true':>7} {'mean':>7} {'valid':>6} {'CL':>6} {'score':>6} "
         f"{'reject':>6} {'false':>6}",
     ]
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         columns = np.array([list(vars(one).values()) for one in found])
         value, truth, *shares = columns.mean(axis=0).tolist()
         lines.append(Line(name, n, truth, value, *shares))
-        write_text(options.output, as_csv(lines))  # line by line: it takes long
+        write_text(options.output, as_csv(lines))  # after each line, because a run takes long
     print(as_table(lines))
 
 

@@ -1,4 +1,4 @@
-"""What experiments of many repetitions share: several processes, and lines saved as CSV."""
+"""Repetitions in several processes, and their results as CSV."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Found = TypeVar("Found")
 
 
 def repeated(run: Callable[[T], Found], todo: Sequence[T], *, jobs: int = 1) -> Iterator[Found]:
-    """Yield what each run found, in order: any ``jobs``, the same."""
+    """Yield the result of each run, in order; it does not depend on ``jobs``."""
     if jobs == 1:
         yield from map(run, todo)
         return
-    # spawn, not fork: the progress bar of the parent is a thread
+    # spawn instead of fork, because the progress bar of the parent is a thread
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield from pool.map(run, todo, chunksize=4)
 
 
 def as_csv(lines: Sequence[Any]) -> str:
-    """Return lines of one kind with a header; what has no meaning is left empty."""
+    """Return dataclass instances as CSV with a header; NaN becomes an empty cell."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(vars(lines[0]))
@@ -35,7 +35,7 @@ def as_csv(lines: Sequence[Any]) -> str:
 
 
 def read_csv(path: Path, kind: type[T]) -> list[T]:
-    """Return the lines that were saved at a path; none where there is no such file."""
+    """Read the lines that were saved at a path; return none if the file does not exist."""
     if not path.exists():
         return []
     types = get_type_hints(kind)

@@ -65,7 +65,7 @@ consistent_line = consistency.Line("made up", 1_000, 5, 0.01, 0.02, 0.003, 0.02,
 
 def test_tightness_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
-    saved = run(tightness, tmp_path / "made" / "x.json", "--deals", "2", "--markdown", str(page))
+    saved = run(tightness, tmp_path / "made" / "x.json", "--splits", "2", "--markdown", str(page))
     printed = capsys.readouterr().out
     assert printed.strip() in page.read_text()
     assert [line["data"] for line in saved["lines"]] == ["quick, 600 rows"]
@@ -79,7 +79,7 @@ def test_the_estimate_is_that_of_the_audit() -> None:
     rows = split.held_out
     first = epiloss.audit(rows.y, rows.scores, rows.X, method="twin", random_state=7).grouping_loss
     assert (line.estimate, line.stderr, line.rows, line.columns) == (first.value, first.stderr, 500, 2)
-    others = tightness.dealt_otherwise(rows, 3)
+    others = tightness.estimates_of_other_splits(rows, 3)
     assert len({*others, first.value}) == 4  # no deal is another's
     assert line.spread == pytest.approx(np.std(others, ddof=1) / line.stderr)
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_downloaded_is_left_out(
 @pytest.mark.parametrize(
     ("script", "options"),
     [
-        (tightness, ["--deals", "1"]),
+        (tightness, ["--splits", "1"]),
         (tightness, ["--quick", "--sets", "votes, logistic"]),
         (consistency, ["--seed", "-1"]),
         (consistency, ["--sets", "x"]),
