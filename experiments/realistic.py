@@ -140,8 +140,8 @@ def _losses_after(setting: str, maps: Sequence[IsotonicRecalibrator | SigmoidRec
     for one in maps:
         scores = one.predict(rows.scores)
         # a map that is flat joins scores, whose rate is then that of all
-        value, place = np.unique(scores, return_inverse=True)
-        c = rows.c if len(value) > 5_000 else (np.bincount(place, rows.c) / np.bincount(place))[place]
+        _, place = np.unique(scores, return_inverse=True)
+        c = (np.bincount(place, rows.c) / np.bincount(place))[place]
         found.append(_means(rule, scores, c, None))
     return np.asarray(np.mean(found, axis=0), float)
 
