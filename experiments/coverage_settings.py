@@ -1,7 +1,8 @@
-"""Settings of the coverage experiment beyond the paper's: wide, sparse, by interaction, few scores."""
+"""The settings of the coverage experiment: problems with known losses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtr
 
 from epiloss._typing import Floats
-from epiloss.simulate import Problem, _gaussian, _Law
+from epiloss.simulate import MultiClass, Problem, Sigmoid, _gaussian, _Law
 
 Shape = Literal["all", "one", "product"]
 SLOPE = 1.5  # of the score's log-odds along the first column
@@ -17,13 +18,13 @@ SLOPE = 1.5  # of the score's log-odds along the first column
 
 @dataclass(frozen=True)
 class Blind(Problem):
-    """A calibrated score of the first of ``dimension`` normal columns, blind to the others.
+    """A calibrated score that uses the first of ``dimension`` normal columns and ignores the others.
 
         S = C = expit(1.5 x_0),     Q = C + grouping psi(x) min(C, 1 - C)
 
     where psi is ``tanh`` of the scaled sum of all other columns ("all"), the sign of one of them
-    ("one"), or the product of the signs of two ("product"). With ``n_values`` the score is rounded to
-    the mid-points of so many equally wide bins, and C with it.
+    ("one"), or the product of the signs of two ("product"). With ``n_values``, the score and C are
+    rounded to the midpoints of this number of equally wide bins.
     """
 
     dimension: int
@@ -65,3 +66,20 @@ class Blind(Problem):
             return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
         z, weights = _gaussian(1.0, kinks=np.zeros(1), scale=1.0)
         return np.tanh(z), weights
+
+
+SETTINGS: Mapping[str, Problem] = {
+    "smooth": Sigmoid(),
+    "step": Sigmoid(perturbation="step"),
+    "noise features": Sigmoid(n_noise=8),
+    "overconfident": Sigmoid(miscalibration=2.0),
+    "imbalanced": Sigmoid(intercept=-7.0),  # 7% positives
+    "three classes": MultiClass(),  # of the top label
+    "null": Sigmoid(grouping=0.0),
+    "overconfident null": Sigmoid(grouping=0.0, miscalibration=2.0),
+    "dense 400": Blind(400, "all"),
+    "sparse 768": Blind(768, "one"),
+    "interaction": Blind(10, "product"),
+    "ten scores": Blind(5, "all", n_values=10),
+    "ten scores null": Blind(5, "all", grouping=0.0, n_values=10),
+}

@@ -1,4 +1,4 @@
-"""What the coverage experiment asks of the twin estimate, and whether a run meets it."""
+"""The targets of the twin estimate in the coverage experiment, and whether a run meets them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 TWIN, RIVAL = "twin", "crossfit"
+BOUNDS = ("partition", RIVAL)
+GROUPING_LOSSES = (*BOUNDS, TWIN)
+NAN = float("nan")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity in one cell, over the repetitions; NaN where a column has no meaning."""
+    """One quantity in one cell, over the repetitions; NaN for columns that do not apply."""
 
     setting: str
     n: int
@@ -44,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target, the cells that it is for, and those that miss it."""
+    """A target, the number of cells it applies to, and the cells that miss it."""
 
     target: str
     cells: int
@@ -58,12 +61,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Target:
-    """What a number of a cell must be, where the target applies."""
+    """A condition on a number of each cell to which the target applies."""
 
     name: str
-    value: Callable[[Line, Line], float]  # of the twin estimate's line and the rival's
+    value: Callable[[Line, Line], float]  # of the lines of the twin estimate and of its rival
     accepts: Callable[[float], bool]
-    applies: Callable[[Line, int], bool] = lambda line, columns: True  # to so many columns
+    applies: Callable[[Line, int], bool] = lambda line, n_columns: True
 
 
 TARGETS = (
@@ -115,19 +118,19 @@ TARGETS = (
 
 
 def judge(lines: Sequence[Line], columns: Mapping[str, int]) -> list[Verdict]:
-    """Compare the twin estimate with each target that applies; ``columns`` are those of a setting."""
+    """Compare the twin estimate with the targets; ``columns`` has the number of each setting."""
     rivals = {line.cell: line for line in lines if line.quantity == RIVAL}
     twins = [line for line in lines if line.quantity == TWIN]
     verdicts = []
     for target in TARGETS:
-        held = [one for one in twins if target.applies(one, columns[one.setting])]
-        if not held:
+        cells = [one for one in twins if target.applies(one, columns[one.setting])]
+        if not cells:
             continue
-        values = {one.cell: target.value(one, rivals[one.cell]) for one in held}
+        values = {one.cell: target.value(one, rivals[one.cell]) for one in cells}
         missed = [
             f"{setting} {n:,}: {value:.3g}"
             for (setting, n), value in values.items()
             if not target.accepts(value)
         ]
-        verdicts.append(Verdict(target.name, len(held), missed))
+        verdicts.append(Verdict(target.name, len(cells), missed))
     return verdicts

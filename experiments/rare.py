@@ -1,10 +1,11 @@
-"""How much of a rare outcome's grouping loss is found by the log-loss, and how often too much.
+"""How much of the grouping loss of rare outcomes is found with the log-loss, and how often too much.
 
     python experiments/rare.py --repetitions 60 --jobs 2
 
-Every repetition draws rows of a logistic score, whose truth is ``1 + ratio`` or ``1 - ratio`` times as
-large by the sign of another column (above 1/2, as far from it), and audits them with ``rule="log"``.
-Both lower bounds are held against the true grouping loss ``E[KL(Q || S)]`` of the same rows.
+Every repetition draws rows with a logistic score and audits them with ``rule="log"``. The true
+probability is ``1 + ratio`` or ``1 - ratio`` times the score, depending on the sign of another column;
+above 1/2, the same holds for the opposite outcome. Both lower bounds are compared with the true grouping
+loss ``E[KL(Q || S)]`` of the same rows.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from repetitions import as_csv, repeated
 BOUNDS = ("crossfit", "partition")
 SIZES = (2_000, 10_000, 50_000)
 N_NOISE = 4
-UNIT = 1e-4  # of the printed table; the CSV is in plain units
+UNIT = 1e-4  # of the printed table; the CSV file has plain units
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How rare the outcome is, by the intercept of its log-odds, and by how much groups differ.
+    """The rarity of the outcome (by the intercept of its log-odds), and how much groups differ.
 
-    ``stretch`` is by how much the log-odds of the scores are too large.
+    ``stretch`` is the factor by which the log-odds of the scores are too large.
     """
 
     intercept: float
@@ -65,7 +66,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 @dataclass(frozen=True)
 class Task:
-    """One sample of a setting, with a seed of its own whatever else is run."""
+    """One sample of a setting; its random stream does not depend on the other tasks."""
 
     setting: str
     n: int
@@ -84,7 +85,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Line:
-    """One bound over the repetitions; ``above``: its interval lies above the truth."""
+    """One bound over the repetitions; ``above`` is how often its interval lies above the truth."""
 
     setting: str
     n: int
@@ -108,7 +109,7 @@ def run_task(task: Task) -> Found | None:
     with threadpool_limits(1):  # one core for each job
         seed = int(generator.integers(2**31))
         audit = epiloss.audit(y, scores, X, rule="log", method="crossfit", random_state=seed)
-    assert audit.crossfit_bound is not None  # as there are features and rows enough
+    assert audit.crossfit_bound is not None  # because there are features and enough rows
     bounds = dict(zip(BOUNDS, (audit.crossfit_bound, audit.partition_bound), strict=True))
     return Found(task, float(LogLoss().divergence(c, q).mean()), bounds)
 

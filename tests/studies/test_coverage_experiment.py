@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 
 import epiloss
-from coverage_targets import Line, judge
+from coverage_recorders import RecordingPartitioner, crossfit_target, partition_target
+from coverage_settings import SETTINGS
+from coverage_tables import as_table
+from coverage_targets import BOUNDS, Line, judge
 from epiloss._typing import Floats
 from epiloss.estimate import Estimate
 from epiloss.input.features import Features
@@ -24,14 +27,13 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "coverage.py"
 
 if TYPE_CHECKING:
     import coverage as experiment
-    from coverage import BOUNDS, QUANTITIES, SETTINGS, Cell, Outcome, Repetition, Task
+    from coverage import QUANTITIES, Cell, Outcome, Repetition, Task
 else:
     # under a name of its own: "coverage" may be the tool that measures the tests
     spec = importlib.util.spec_from_file_location("coverage_experiment", SCRIPT)
     experiment = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(experiment)
-    BOUNDS, QUANTITIES, SETTINGS = experiment.BOUNDS, experiment.QUANTITIES, experiment.SETTINGS
-    Cell, Task = experiment.Cell, experiment.Task
+    QUANTITIES, Cell, Task = experiment.QUANTITIES, experiment.Cell, experiment.Task
     Outcome, Repetition = experiment.Outcome, experiment.Repetition
 
 N, REPETITIONS = 1_000, 40
@@ -128,25 +130,25 @@ def two_sides(n: int = 4_000) -> Sample:
 
 
 def test_the_target_of_perfect_directions_is_the_grouping_loss() -> None:
-    assert experiment.crossfit_target([Sign(), Sign()], two_sides()) == pytest.approx(0.01, rel=1e-2)
+    assert crossfit_target([Sign(), Sign()], two_sides()) == pytest.approx(0.01, rel=1e-2)
 
 
 def test_the_target_of_perfect_regions_is_the_grouping_loss_less_what_binning_takes() -> None:
     # six full bins of width 0.1, in which the score is uniform: the regions explain 0.1^2 but for the
     # score's own variance 0.1^2 / 12
     sample = two_sides()
-    partitioner = experiment.RecordingPartitioner()
+    partitioner = RecordingPartitioner()
     y = (np.random.default_rng(1).random(len(sample.y)) < sample.q).astype(np.int64)
     epiloss.audit(y, sample.scores, sample.X, partition=partitioner, n_bins=10, method="partition")
     assert len(partitioner.partitions) == 2  # the halves change places
-    target = experiment.partition_target(partitioner.partitions, 10, sample)
+    target = partition_target(partitioner.partitions, 10, sample)
     assert target == pytest.approx(0.01 - 0.01 / 12, abs=5e-5)
 
 
 def test_joined_regions_are_those_that_are_evaluated() -> None:
     sample = SETTINGS["smooth"].sample(300)
     tree = Tree(region_ratio=2)  # small regions, so that some are joined
-    partitioner = experiment.RecordingPartitioner(tree)
+    partitioner = RecordingPartitioner(tree)
     audit = epiloss.audit(
         sample.y, sample.scores, sample.X, partition=partitioner, n_bins=5, method="partition"
     )
@@ -216,7 +218,7 @@ def test_a_wide_setting_has_estimates_but_no_targets_of_the_bounds(
     lines = {line.quantity: line for line in found}
     assert all(np.isnan(lines[name].coverage) for name in BOUNDS)
     assert not np.isnan(lines["twin"].coverage)
-    assert "nan" not in experiment.as_table(found, peer=None)
+    assert "nan" not in as_table(found, peer=None)
 
 
 def made_up(quantity: str = "twin", **changes: Any) -> Line:
@@ -300,7 +302,7 @@ def test_a_missing_peer_is_told_in_a_line() -> None:
         Repetition(Cell("smooth", N), dict.fromkeys(QUANTITIES, outcome(0, 0, 1, 0)), float("nan"))
         for _ in range(2)
     )
-    table = experiment.as_table(found, peer=False)
+    table = as_table(found, peer=False)
     assert table.splitlines()[-1].startswith("glest is not installed")
     assert "nan" not in table
 
