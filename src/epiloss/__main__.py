@@ -1,12 +1,12 @@
-"""``python -m epiloss`` is the command ``epiloss``."""
+"""``python -m epiloss`` runs the command ``epiloss``."""
 
 import os
 import signal
 
 
 def main() -> None:
-    """Run the command; before it has begun, and once it is done, Ctrl-C ends the process at once."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # jobs in the background ignore it
+    """Run the command; while it starts and ends, Ctrl-C stops the process immediately."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _end)
     from epiloss.cli.main import main as run
 

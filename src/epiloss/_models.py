@@ -1,4 +1,4 @@
-"""Users' own models: fresh copies with a seed, weights where they take them, and a name to print."""
+"""Models passed by the user: seeded copies, weighted fits, descriptions and predictions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epiloss.errors import OptionError, printable
 
 
 def fresh(model: Any, seed: int) -> Any:
-    """Return an unfitted copy; whatever in it is left to chance gets the seed."""
+    """Return an unfitted copy; every ``random_state`` that is None is set to the seed."""
     if not hasattr(model, "get_params"):
         return copy.deepcopy(model)
     from sklearn.base import clone
@@ -27,7 +27,7 @@ def fresh(model: Any, seed: int) -> Any:
 
 
 def fit_weighted(model: Any, X: Any, target: Floats, weights: Floats | None) -> None:
-    """Fit a model, with weights if it takes any."""
+    """Fit a model, with weights if its ``fit`` accepts them."""
     from sklearn.utils.validation import has_fit_parameter
 
     if weights is not None and has_fit_parameter(model, "sample_weight"):
@@ -37,7 +37,7 @@ def fit_weighted(model: Any, X: Any, target: Floats, weights: Floats | None) -> 
 
 
 def described(model: Any) -> str:
-    """Return a model in one line that does not change from run to run.
+    """Return a one-line description of a model that is the same in every run.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def described(model: Any) -> str:
 
 
 def predicted_probabilities(estimator: Any, X: Any) -> tuple[Any, list[Any]]:
-    """Return a fitted classifier's probabilities of its classes, and these classes."""
+    """Return a fitted classifier's class probabilities, and its classes."""
     if not hasattr(estimator, "predict_proba"):
         raise OptionError(
             f"the estimator must have predict_proba, got {type(estimator).__name__}. Wrap it in "

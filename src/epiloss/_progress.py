@@ -1,4 +1,4 @@
-"""Progress of calls that take a while: on a terminal and in a notebook, silent in a pipe."""
+"""Progress of long calls: shown on a terminal and in a notebook, not in a pipe."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-Advance = Callable[[int], None]  # by so many rows
-_PATIENCE = 2.0  # seconds after which a call says what it is doing
+Advance = Callable[[int], None]  # takes the number of rows just processed
+_DELAY = 2.0  # seconds before the status of a call is shown
 
 
 def is_shown(verbose: bool | None) -> bool:
-    """Tell whether progress is shown: as asked, by default to people and not to pipes."""
+    """Return whether to show progress; by default only on a terminal or in a notebook."""
     return (sys.stderr.isatty() or in_notebook()) if verbose is None else verbose
 
 
 def in_notebook() -> bool:
-    """Tell whether this runs in a Jupyter kernel."""
+    """Return whether the code runs in a Jupyter kernel."""
     shell: Any = sys.modules.get("IPython")
     running = None if shell is None else shell.get_ipython()
     return running is not None and hasattr(running, "kernel")
@@ -27,9 +27,9 @@ def in_notebook() -> bool:
 
 @contextmanager
 def working(what: str, verbose: bool | None = None) -> Iterator[None]:
-    """Show what a call is doing, once it has taken a few seconds; with ``verbose`` from the start.
+    """Show what a call is doing, after a few seconds or, with ``verbose``, from the start.
 
-    Inside another call that shows its progress, it is a stage of that one.
+    Inside another call that shows its progress, it is shown as a stage of that call.
     """
     outer = _STATUS.get()
     if outer is not None:
@@ -39,7 +39,7 @@ def working(what: str, verbose: bool | None = None) -> Iterator[None]:
     if not is_shown(verbose):
         yield
         return
-    status = _Status(what, 0.0 if verbose else _PATIENCE)
+    status = _Status(what, 0.0 if verbose else _DELAY)
     token = _STATUS.set(status)
     try:
         yield
@@ -49,7 +49,7 @@ def working(what: str, verbose: bool | None = None) -> Iterator[None]:
 
 
 def stage(text: str) -> None:
-    """Say what is being done now, where progress is shown."""
+    """Show the current stage, if progress is shown."""
     status = _STATUS.get()
     if status is not None:
         status.update(text)
@@ -57,14 +57,14 @@ def stage(text: str) -> None:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Hide the line of progress while something else is printed."""
+    """Hide the status line while something else is printed."""
     status = _STATUS.get()
     with nullcontext() if status is None else status.hidden():
         yield
 
 
 class _Status:
-    """A line that turns on a terminal or in a notebook; plain lines elsewhere."""
+    """A spinner on a terminal or in a notebook; plain lines elsewhere."""
 
     def __init__(self, what: str, delay: float) -> None:
         self._what, self._text = what, what
@@ -79,7 +79,7 @@ class _Status:
 
     @contextmanager
     def inside(self, what: str) -> Iterator[None]:
-        """Say what a call inside of this one does, with its stages."""
+        """Show the progress of a nested call and its stages."""
         outer, self._what = self._what, what
         self._say_now(what)
         try:
@@ -90,7 +90,7 @@ class _Status:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Make room for a bar."""
+        """Hide the spinner while a progress bar is shown."""
         shown = self._shown if hasattr(self._shown, "stop") else None
         if shown is not None:
             shown.stop()
@@ -136,7 +136,7 @@ _STATUS: ContextVar[_Status | None] = ContextVar("epiloss_status", default=None)
 
 @contextmanager
 def counted(what: str, n_rows: int | None, verbose: bool | None = None) -> Iterator[Advance]:
-    """Show rows, rows a second and the time that is left."""
+    """Show a progress bar with the number of rows, rows per second and the remaining time."""
     if not is_shown(verbose):
         yield lambda _: None
         return
@@ -145,7 +145,7 @@ def counted(what: str, n_rows: int | None, verbose: bool | None = None) -> Itera
     from rich.text import Text
 
     class Rows(ProgressColumn):
-        """Rows done, and rows a second."""
+        """Number of processed rows, and rows per second."""
 
         def render(self, task: Task) -> Text:
             rate = f", {task.speed:,.0f}/s" if task.speed else ""

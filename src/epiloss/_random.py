@@ -1,4 +1,4 @@
-"""One seed for all randomness, and an independent stream for each purpose."""
+"""Random streams: one seed for everything, and an independent stream for each purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.RandomState | Non
 
 
 def seed_of(random_state: RandomState) -> int:
-    """Return the one number that all randomness is drawn from."""
+    """Return the integer seed from which all random streams are spawned."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
@@ -22,8 +22,8 @@ def seed_of(random_state: RandomState) -> int:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     raise OptionError(
-        "random_state must be None, a whole number of at least 0, or a Generator or RandomState of "
-        f"numpy, got {random_state!r}."
+        "random_state must be None, a non-negative integer, or a NumPy Generator or RandomState, "
+        f"got {random_state!r}."
     )
 
 
@@ -34,10 +34,10 @@ _STREAMS = (
 
 
 def streams(seed: int, n: int) -> list[np.random.Generator]:
-    """Return ``n`` independent random streams of one seed."""
+    """Return ``n`` independent random streams from one seed."""
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(n)]
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """Return the random stream of one purpose; streams of one seed are independent of each other."""
+    """Return the random stream for one purpose, independent of those for other purposes."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAMS.index(name),)))

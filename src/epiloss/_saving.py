@@ -1,4 +1,4 @@
-"""Results on disk: files that are never half-written, and results as plain JSON."""
+"""Saving results: files are written atomically, results as plain JSON or HTML."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import Any
 
 import numpy as np
 
-SCHEMA = 2  # of to_dict and to_json
-_LONGEST_PREFIX = 200  # bytes of a temporary file's name, of which most systems allow 255
+SCHEMA = 2  # version of what to_dict and to_json return
+_MAX_PREFIX = 200  # bytes; most file systems allow names of 255 bytes, and mkstemp adds a suffix
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write ``text`` to ``path``, wholly or not at all."""
+    """Write ``text`` to ``path`` atomically."""
     with writing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
 def writing(path: str | Path) -> Iterator[Path]:
-    """Give a file to write to, whose content ``path`` gets if all goes well.
+    """Yield a temporary file that replaces ``path`` if the block succeeds.
 
-    A link is followed. Devices and pipes are written to, and never replaced by a file.
+    Symbolic links are followed. Devices and pipes are written to, never replaced by a file.
     """
     if not is_special(path):
         with replacing(os.path.realpath(path)) as temporary:
@@ -40,13 +40,13 @@ def writing(path: str | Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder, Path(path).name)
         yield temporary
-        # without O_CREAT: what has gone meanwhile is not made again, as a file
+        # Without O_CREAT, a device that has disappeared meanwhile is not recreated as a file.
         with temporary.open("rb") as written, os.fdopen(os.open(path, os.O_WRONLY), "wb") as special:
             shutil.copyfileobj(written, special)
 
 
 def is_special(path: str | Path) -> bool:
-    """Tell whether a path leads to a device, a pipe or anything else that is no regular file."""
+    """Return whether a path is a device, a pipe or anything else but a regular file."""
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -55,18 +55,18 @@ def is_special(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a file to write to, which takes the place of ``path`` if all goes well; so of a link too."""
+    """Yield a temporary file that replaces ``path``, even a symbolic link, if the block succeeds."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            f"the folder of {target.name!r} must exist, got {str(target.parent)!r}. Make it first."
+            f"the folder of {target.name!r} must exist, got {str(target.parent)!r}. Create it first."
         )
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=_hidden(target.name))
     os.close(handle)
     try:
         yield Path(name)
-        _settle(name)
-        # mkstemp makes private files; give the result what the user's umask would have
+        _flush_to_disk(name)
+        # mkstemp creates private files; give the result the permissions of the user's umask.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(name, 0o666 & ~mask)
@@ -78,14 +78,12 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 def _hidden(name: str) -> str:
-    """Return how the name of a temporary file begins: not so long that no file may be called so."""
-    return os.fsdecode(
-        b"." + os.fsencode(name)[:_LONGEST_PREFIX].decode(errors="ignore").encode() + b"."
-    )
+    """Return the prefix of a temporary file's name, short enough for the file system."""
+    return os.fsdecode(b"." + os.fsencode(name)[:_MAX_PREFIX].decode(errors="ignore").encode() + b".")
 
 
-def _settle(path: str) -> None:
-    """Wait until the disk has the file: a rename may come there before what was written."""
+def _flush_to_disk(path: str) -> None:
+    """Flush a file to disk, because a rename may reach the disk before the content does."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -98,12 +96,12 @@ class SavedAsJson(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything as plain Python values; numbers that are not finite become None.
 
         Returns
         -------
         dict
-            By the names of the attributes.
+            The values by attribute name.
         """
 
     def to_json(self, path: str | Path | None = None) -> str:
@@ -126,11 +124,11 @@ class SavedAsJson(ABC):
 
 
 class SavedAsPage(ABC):
-    """A result that can be written as a page."""
+    """A result that can be written as an HTML page."""
 
     @abstractmethod
     def _page(self, **about: Any) -> str:
-        """Return the page; ``about`` is what :meth:`to_html` takes."""
+        """Return the page; ``about`` holds the arguments of :meth:`to_html`."""
 
     def to_html(
         self,
@@ -143,7 +141,7 @@ class SavedAsPage(ABC):
         command: str | None = None,
         **sections: Any,
     ) -> str:
-        """Return the result as a page that needs nothing else, and write it to ``path`` if given.
+        """Return the result as a self-contained HTML page, and write it to ``path`` if given.
 
         Parameters
         ----------
@@ -152,23 +150,23 @@ class SavedAsPage(ABC):
         title : str, optional
             The title of the page.
         model, data : str, optional
-            What was audited: named at the top of the page.
+            Name of the model and of the data, shown at the top of the page.
         date : str or date, optional
-            By default today; an empty text leaves it out.
+            The date to show; by default today. Pass an empty string to omit it.
         command : str, optional
             The command that was run, shown in place of the Python call.
         **sections
-            Of an audit, ``intersections``: columns of subgroups whose combinations are listed, such as
+            For an audit, ``intersections``: subgroup columns whose combinations are listed, such as
             ``[("race", "sex")]``.
 
         Returns
         -------
         str
-            The page.
+            The page as HTML.
 
         Examples
         --------
-        Of any result::
+        For any result::
 
             result.to_html("report.html", title="Readmissions", model="logistic, 2026-03")
         """
@@ -180,7 +178,7 @@ class SavedAsPage(ABC):
 
 
 def for_json(value: Any) -> Any:
-    """Return the value with floats that JSON does not know replaced by None."""
+    """Return the value with NaN and infinite floats, which JSON does not allow, replaced by None."""
     if isinstance(value, dict):
         return {name: for_json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

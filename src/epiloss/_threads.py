@@ -1,8 +1,8 @@
-"""Threads of other libraries: one for sums of floats, which several would add up in another order.
+"""Threads: limits for BLAS and OpenMP, and a pool of worker threads.
 
-BLAS shares out long sums among its threads, so that the last bits would depend on their number; and
-OpenMP's threads wait for each other, busily: beside other work two were measured to take ten times as
-long as one. Trees of this package have threads of their own, which add up whole numbers.
+BLAS splits long sums among its threads, so the last bits of a sum would depend on their number. OpenMP
+threads busy-wait for each other: on a machine with other work, two took ten times as long as one. The
+trees of this package use threads of their own, which only add up integers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from epiloss._typing import Floats
 
 @contextmanager
 def limited_threads(*, openmp: bool = False) -> Iterator[None]:
-    """Keep BLAS to one thread and, where models are fitted, OpenMP too; also a decorator.
+    """Limit BLAS and, with ``openmp``, also OpenMP to one thread; usable as a decorator.
 
-    Libraries that are loaded inside are limited by those who load them, in a limit of their own.
+    Libraries loaded inside the block are not limited; code that loads them sets its own limit.
 
     Examples
     --------
@@ -35,19 +35,19 @@ def limited_threads(*, openmp: bool = False) -> Iterator[None]:
     {1}
     """
     if openmp:
-        import sklearn.utils  # noqa: F401  # which loads the libraries that are limited here
+        import sklearn.utils  # noqa: F401  # loads the libraries that are limited here
     libraries = _libraries(len(sys.modules))
     _BLAS.hold(libraries.select(user_api="blas").lib_controllers)
     limit = libraries.select(user_api="openmp").limit(limits=1) if openmp else nullcontext()
     try:
-        with limit:  # of this thread alone
+        with limit:  # applies to this thread only
             yield
     finally:
         _BLAS.release()
 
 
 class _OneThread:
-    """BLAS libraries with one thread while anyone holds them: their number is the whole process's."""
+    """Keeps BLAS libraries at one thread while held; the setting applies to the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,8 +72,8 @@ class _OneThread:
 
 
 def _set_threads(library: Any, n: int) -> None:
-    # recent versions of threadpoolctl let only the thread that came first set a number, until it is
-    # done; here whoever comes last sets it back
+    # Recent versions of threadpoolctl allow only the thread that set a limit to change it. Here the
+    # thread that releases last restores the limit, whichever thread set it.
     free = getattr(library, "clear_controlling_thread", lambda force: None)
     free(force=True)
     library.set_num_threads(n)
@@ -85,20 +85,20 @@ _BLAS = _OneThread()
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> Any:
-    """Find the loaded libraries, anew where modules of others were loaded since."""
+    """Return the loaded libraries, searching again if other modules were imported since."""
     return _libraries_beside(sum(not name.startswith("epiloss") for name in list(sys.modules)))
 
 
 @lru_cache(maxsize=1)
 def _libraries_beside(n_modules: int) -> Any:
-    """Look for libraries, which takes milliseconds, beside so many modules."""
+    """Search for libraries; cached by the number of modules because it takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 def dot(a: Floats, b: Floats) -> float:
-    """Return the sum of products, by one thread: BLAS takes several, and adds up in other orders."""
+    """Return the dot product, computed without BLAS, whose threads add up in varying order."""
     return float(np.einsum("i,i->", a, b))
 
 
@@ -107,7 +107,7 @@ Item = TypeVar("Item")
 
 
 class Workers:
-    """Threads that stay for a while; with one, the work is done in place.
+    """A pool of threads; with one, the work is done in the calling thread.
 
     Examples
     --------

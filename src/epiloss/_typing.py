@@ -1,4 +1,4 @@
-"""Names for the arrays that are passed around."""
+"""Type aliases of the arrays that are passed around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong, in words: each message says the rule, the offending value and the remedy."""
+"""Exceptions and remarks: each message states the rule, the offending value and the remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class DataError(ValueError):
-    """The data breaks a rule; the command line answers with exit code 4.
+    """Raised when the data break a rule; the command line exits with code 4.
 
     See Also
     --------
@@ -26,7 +26,7 @@ class DataError(ValueError):
 
 
 class NoColumnError(DataError):
-    """An option names a column that the data do not have."""
+    """Raised when an option names a column that the data do not have."""
 
     def __init__(self, option: str, rest: str) -> None:
         super().__init__(printable(f"{option} {rest}"))
@@ -36,18 +36,18 @@ class NoColumnError(DataError):
         return NoColumnError, (self.option, self.rest)
 
     def named(self, names: Mapping[str, str]) -> NoColumnError:
-        """Return the same error with the option called as where it was given."""
+        """Return the same error with the option renamed, such as ``--score`` for ``score``."""
         return NoColumnError(names.get(self.option, self.option), self.rest)
 
 
-# which of several rules that rows break is told of: the first
+# The order of the rules: where rows break several, the error reports the first.
 KIND, WEIGHT, MISSING, INFINITE, OUTSIDE, SUM, FEATURE, KEY = range(8)
 
 
 class RowsError(DataError):
-    """Some rows break a rule: what the first of them has, where it is, and how many there are.
+    """Raised when rows break a rule: reports the first such row, its value and the number of rows.
 
-    Errors of other rows merge with it, so that data read in parts are told of as a whole.
+    Errors from several parts of the data can be merged into one that describes all rows.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class RowsError(DataError):
         return self.rank, self.rule, self.value, self.place, self.count, self.remedy
 
     def to_json(self) -> str:
-        """Return the error as text, to be sent from where the rows are."""
+        """Return the error as JSON, to send it from a worker to the caller."""
         return json.dumps(self._facts())
 
     @classmethod
     def from_json(cls, text: str) -> RowsError:
-        """Read what ``to_json`` wrote."""
+        """Return the error that ``to_json`` wrote."""
         rank, rule, value, place, count, remedy = json.loads(text)
         return cls(rank, rule, value, (place[0], place[1]), count, remedy)
 
     @classmethod
     def merged(cls, errors: Iterable[RowsError]) -> RowsError:
-        """Return the error for all rows: that of the first rule, with its first row and its count.
+        """Return one error for all rows: that of the first rule, with its first row and total count.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class RowsError(DataError):
 
 
 class Remark(str):
-    """A sentence about the data or the result, with a code that programs can compare.
+    """A sentence about the data or the result, with a machine-readable code.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Remark(str):
     code: str
 
     def __new__(cls, code: str, text: str) -> Remark:
-        """Return the sentence; it compares and prints as plain text."""
+        """Create a remark; it compares and prints as a plain string."""
         remark = super().__new__(cls, text)
         remark.code = code
         return remark
@@ -118,17 +118,17 @@ class Remark(str):
         return Remark, (self.code, str(self))
 
     def to_dict(self) -> dict[str, str]:
-        """Return code and text."""
+        """Return the code and the text."""
         return {"code": self.code, "text": str(self)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Remark:
-        """Return the remark that ``to_dict`` described."""
+        """Return the remark that ``to_dict`` wrote."""
         return cls(str(plain["code"]), str(plain["text"]))
 
 
 class OptionError(ValueError):
-    """An option has a value that is not possible; the command line answers with exit code 2.
+    """Raised when an option has an invalid value; the command line exits with code 2.
 
     See Also
     --------
@@ -146,7 +146,7 @@ class OptionError(ValueError):
 
 
 class MissingExtraError(ImportError):
-    """An optional package is needed and not installed; the message names the extra to install.
+    """Raised when an optional package is missing; the message names the extra to install.
 
     See Also
     --------
@@ -160,5 +160,5 @@ class MissingExtraError(ImportError):
 
 
 def printable(text: str) -> str:
-    """Return text from a file with nothing in it that steers a terminal."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    """Return text with unprintable characters escaped, so that it cannot control a terminal."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

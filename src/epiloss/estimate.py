@@ -1,4 +1,4 @@
-"""Estimate: a value with its uncertainty, and how it prints."""
+"""Estimate: a value with its uncertainty."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its uncertainty, where that is known.
+    """A value with its uncertainty, where known.
 
-    ``float(estimate)`` is the value, and a format shows the interval with it.
+    ``float(estimate)`` is the value; ``f"{estimate:.3f}"`` also shows the confidence interval.
 
     Attributes
     ----------
@@ -20,11 +20,11 @@ class Estimate:
     low, high : float or None
         Its confidence interval.
     pvalue : float or None
-        Of the hypothesis that the loss, or difference, is zero.
+        The p-value of the hypothesis that the loss, or difference, is zero.
 
     See Also
     --------
-    Audit : its ledger is made of estimates.
+    Audit : its losses are estimates.
 
     Examples
     --------
@@ -55,13 +55,13 @@ class Estimate:
         Returns
         -------
         dict
-            Value, standard error, interval and p-value; None where unknown.
+            Value, standard error, confidence interval and p-value; None where unknown.
         """
         return dict(vars(self))
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent, with the digits that it has.
+    """Format a fraction as a percentage, without trailing zeros.
 
     Examples
     --------

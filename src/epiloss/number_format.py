@@ -1,15 +1,15 @@
-"""How many digits numbers are shown with: enough for rare outcomes too, whose losses are small."""
+"""Number formats with enough digits, also for rare outcomes, whose losses are small."""
 
 from __future__ import annotations
 
 import math
 
-_MOST = 12  # digits behind the point
-_SMALL = 0.01  # from which on a rate is seen in two digits behind the point
+_MAX_DIGITS = 12  # after the decimal point
+_SMALL = 0.01  # rates below this need more than two digits after the decimal point
 
 
 def loss_spec(*scores: float, least: int = 5, sign: str = "") -> str:
-    """Return the format of losses: ``least`` digits behind the point, more where scores are small.
+    """Return the format of losses: ``least`` decimal places, more if the scores are small.
 
     Examples
     --------
@@ -18,11 +18,11 @@ def loss_spec(*scores: float, least: int = 5, sign: str = "") -> str:
     """
     known = [score for score in scores if 0 < score < math.inf]
     zeros = math.ceil(-math.log10(min(known))) if known else 0
-    return f"{sign}z.{max(least, min(least - 2 + zeros, _MOST))}f"
+    return f"{sign}z.{max(least, min(least - 2 + zeros, _MAX_DIGITS))}f"
 
 
 def digits_of(spec: str) -> int:
-    """Return the digits behind the point of a format.
+    """Return the number of decimal places of a format.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def digits_of(spec: str) -> int:
 
 
 def rate_spec(*rates: float) -> str:
-    """Return the format of rates: two digits behind the point, or as many as tell them from 0 and 1.
+    """Return the format of rates: two decimal places, or enough to distinguish them from 0 and 1.
 
     Examples
     --------
@@ -42,4 +42,4 @@ def rate_spec(*rates: float) -> str:
     """
     near = [min(rate, 1 - rate) for rate in rates if 0 < rate < 1]
     zeros = math.ceil(-math.log10(min(near))) if near and min(near) < _SMALL else 1
-    return f"z.{min(1 + zeros, _MOST)}f"
+    return f"z.{min(1 + zeros, _MAX_DIGITS)}f"

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from epiloss.errors import MissingExtraError, printable
 
-_MOST_SHOWN, _LONGEST = 20, 60  # rows and characters of a table that is printed
+_MAX_ROWS, _MAX_CHARACTERS = 20, 60  # of a printed table, and of each cell
 
 
 @dataclass(frozen=True)
 class Later:
-    """A column that is worked out when it is first asked for, and only for some of the rows."""
+    """A column that is computed on first use, for the given rows only."""
 
     make: Callable[[NDArray[np.int64]], NDArray[Any]]
     rows: NDArray[np.int64]
 
 
 class Columns(Mapping[str, NDArray[Any]]):
-    """Columns by name, some of them worked out later.
+    """Columns by name, some of which are computed on first use.
 
     Examples
     --------
@@ -51,11 +51,11 @@ class Columns(Mapping[str, NDArray[Any]]):
         return len(self._columns)
 
     def also(self, name: str, column: NDArray[Any] | Later) -> Columns:
-        """Return these columns and one more; none is worked out for that."""
+        """Return these columns and one more, without computing any of them."""
         return Columns({**self._columns, name: column})
 
     def take(self, rows: NDArray[Any]) -> Columns:
-        """Return some of the rows; what is worked out later is so for these alone."""
+        """Return some of the rows; lazy columns will be computed for these rows only."""
         return Columns(
             {
                 name: Later(column.make, column.rows[rows])
@@ -75,7 +75,7 @@ class Table:
     Attributes
     ----------
     columns : mapping of str to array of shape (n,)
-        The columns; some are computed when first used.
+        The columns; some are computed on first use.
 
     See Also
     --------
@@ -114,12 +114,12 @@ class Table:
         Parameters
         ----------
         rows : array of int
-            The numbers of the rows.
+            Row indices.
 
         Returns
         -------
         Table
-            With the same columns.
+            A table with the same columns.
         """
         return Table(Columns(self.columns).take(rows))
 
@@ -129,7 +129,7 @@ class Table:
         Parameters
         ----------
         *names : str
-            The columns; by default all. Columns that are left out are not computed.
+            The columns to include; by default all. Other columns are not computed.
 
         Yields
         ------
@@ -140,11 +140,11 @@ class Table:
             yield {name: self[name][i] for name in names or self}
 
     def __str__(self) -> str:
-        """Return the table as lines of text, its first and last rows where it is long."""
+        """Return the table as text; long tables are cut in the middle."""
         return "\n".join(aligned(self._cells()))
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook."""
+        """Return the table as HTML for a notebook."""
         header, *rows = ([html.escape(cell) for cell in row] for row in self._cells())
         head = "".join(f"<th>{cell}</th>" for cell in header)
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
@@ -152,14 +152,14 @@ class Table:
 
     def _cells(self) -> list[list[str]]:
         rows = np.arange(len(self))
-        cut = len(rows) > _MOST_SHOWN
+        cut = len(rows) > _MAX_ROWS
         if cut:
-            rows = np.concatenate([rows[: _MOST_SHOWN // 2], rows[-_MOST_SHOWN // 2 :]])
+            rows = np.concatenate([rows[: _MAX_ROWS // 2], rows[-_MAX_ROWS // 2 :]])
         shown = self.take(rows)
         columns = [[_shown(value) for value in shown[name].tolist()] for name in shown]
         cells = [list(row) for row in zip(*columns, strict=True)]
         if cut:
-            cells.insert(_MOST_SHOWN // 2, ["..."] * len(columns))
+            cells.insert(_MAX_ROWS // 2, ["..."] * len(columns))
         return [list(shown), *cells]
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -168,7 +168,7 @@ class Table:
         Returns
         -------
         dict
-            A list for each column.
+            A list of values for each column.
         """
         return {name: column.tolist() for name, column in self.columns.items()}
 
@@ -178,7 +178,7 @@ class Table:
         Returns
         -------
         pandas.DataFrame
-            With the same columns.
+            A data frame with the same columns.
 
         Examples
         --------
@@ -196,7 +196,7 @@ class Table:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines, each column as wide as its widest cell.
+    """Return rows of cells as lines of text with aligned columns.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value in few digits, texts on one line and cut where they are long.
+    """Format a cell: floats with four digits, strings on one line and truncated.
 
     Examples
     --------
@@ -223,4 +223,4 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = printable(" ".join(str(value).split()))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"

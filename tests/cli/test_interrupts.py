@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from epiloss.cli.interrupts import interruptible
+from interrupts import heard_ctrl_c, restore_ctrl_c
 
 # presses Ctrl-C when a module is looked for, whoever does so
 AT_IMPORT = """
@@ -44,8 +46,11 @@ MODULES = [  # all of which the demonstration loads
 ]
 
 
-def hears_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored by jobs in the background
+@pytest.fixture
+def foreground() -> Iterator[None]:
+    """Run a test with the SIGINT handler of a program in the foreground."""
+    with heard_ctrl_c():
+        yield
 
 
 def check_stopped(code: int, out: str, said: str) -> None:
@@ -64,7 +69,7 @@ def test_ctrl_c_while_a_module_is_loaded_stops(module: str) -> None:
         text=True,
         check=False,
         timeout=120,
-        preexec_fn=hears_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     )
     check_stopped(done.returncode, done.stdout, done.stderr)
 
@@ -78,7 +83,7 @@ def test_ctrl_c_after_any_time_stops(seconds: float, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=hears_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     ) as process:
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)  # a terminal tells the whole group
@@ -97,6 +102,7 @@ def wait() -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.usefixtures("foreground")
 def test_what_c_code_drops_comes_again() -> None:
     call = ctypes.CFUNCTYPE(None)(press)
 
@@ -108,6 +114,7 @@ def test_what_c_code_drops_comes_again() -> None:
         dropped()
 
 
+@pytest.mark.usefixtures("foreground")
 def test_what_makes_classes_is_not_interrupted_but_what_comes_after() -> None:
     done: list[str] = []
 
@@ -121,6 +128,7 @@ def test_what_makes_classes_is_not_interrupted_but_what_comes_after() -> None:
     assert done == ["all"]
 
 
+@pytest.mark.usefixtures("foreground")
 def test_afterwards_all_is_as_before() -> None:
     before = signal.getsignal(signal.SIGINT), sys.unraisablehook
     with interruptible(__file__):
@@ -173,7 +181,7 @@ def test_ctrl_c_while_workers_start_stops_them_all(moment: str, seconds: float, 
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=hears_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     )
     try:
         out, said = process.communicate(timeout=90)  # which waits for workers too: they hold the pipes
@@ -207,7 +215,7 @@ def test_ctrl_c_after_any_time_of_an_audit_by_two_processes_stops(seconds: float
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=hears_ctrl_c,
+        preexec_fn=restore_ctrl_c,
     )
     try:
         time.sleep(seconds)

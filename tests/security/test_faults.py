@@ -18,6 +18,7 @@ import pytest
 from pyarrow import parquet
 
 from forked_scripts import ForkedScripts
+from interrupts import restore_ctrl_c
 
 SOURCES = Path(__file__).parents[2] / "src" / "epiloss"
 N = 2_000
@@ -244,7 +245,7 @@ def interrupted(made: list[str], ready: Any, seconds: float = 60) -> subprocess.
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by jobs behind
+        preexec_fn=restore_ctrl_c,
     ) as process:
         end = time.monotonic() + seconds
         while not ready() and process.poll() is None and time.monotonic() < end:

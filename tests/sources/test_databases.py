@@ -23,6 +23,7 @@ from pyarrow import csv
 import epiloss
 from epiloss.sources import databases
 from epiloss.sources.databases import Query, open_query
+from interrupts import restore_ctrl_c
 
 N = 600
 _g = np.random.default_rng(0)
@@ -425,7 +426,13 @@ def endless(database: Path) -> Iterator[subprocess.Popen[str]]:
         "--score",
         "p",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=restore_ctrl_c,
+    )
     yield process
     process.kill()
     process.communicate()

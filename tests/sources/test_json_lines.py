@@ -211,7 +211,7 @@ def test_a_text_that_swells_without_end_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("epiloss.sources.size_limits.FREE", 2**20)
-    monkeypatch.setattr(json_lines, "SWELLS", 50)
+    monkeypatch.setattr(json_lines, "MAX_RATIO", 50)
     path = tmp_path / "data.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"y": 1, "p": 0.5}\n' * 2**20))
     with pytest.raises(epiloss.DataError, match="which is not believed"):

@@ -31,6 +31,7 @@ import epiloss
 from epiloss.sources import files, remote
 from epiloss.sources.addresses import is_remote, local_name, shown, without_secrets
 from epiloss.sources.files import open_files
+from interrupts import restore_ctrl_c
 
 N = 3_000
 _g = np.random.default_rng(0)
@@ -394,6 +395,7 @@ def test_stopped_while_it_fetches_it_leaves_at_most_a_folder_of_its_own(
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=restore_ctrl_c,
     )
     for _ in range(600):
         time.sleep(0.1)

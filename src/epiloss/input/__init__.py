@@ -1,1 +1,1 @@
-"""The door: raw labels, scores, features, weights and groups become checked arrays."""
+"""Reading input: labels, scores, features, weights and subgroups become checked arrays."""

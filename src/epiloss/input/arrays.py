@@ -1,4 +1,4 @@
-"""Columns at the door: scores, labels, weights and groups, each checked by itself."""
+"""Reading and checking single columns: scores, labels, weights and groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from epiloss.errors import INFINITE, KEY, KIND, MISSING, OUTSIDE, SUM, WEIGHT, D
 from epiloss.input.features import HERE, Place
 from epiloss.input.values import is_missing, plain_array
 
-ROUNDING = 1e-6  # scores outside [0, 1] by no more are clipped
-_ROW_SUM = 1e-3  # class probabilities may miss a sum of one by so much
+ROUNDING = 1e-6  # scores outside [0, 1] by at most this are clipped
+_ROW_SUM_TOLERANCE = 1e-3  # how far the sum of class probabilities may be from 1
 
 
 def as_array(values: Any, what: str) -> NDArray[Any]:
-    """Return values as an array; what a mask hides is missing."""
+    """Return values as an array of real values; masked values are missing."""
     array = plain_array(values, what)
     if array.dtype.kind == "c":
         raise DataError(f"{what} must be real, got complex numbers. Pass their real part.")
@@ -30,17 +30,17 @@ def _floats(
     array: NDArray[Any], what: str, remedy: str, at: Place = HERE, names: Sequence[str] = ()
 ) -> Floats:
     try:
-        with np.errstate(invalid="ignore"):  # of half floats that are no numbers, each in its own way
+        with np.errstate(invalid="ignore"):  # NumPy warns when it casts some NaNs of half precision
             numbers = array.astype(np.float64, copy=False)
         return numbers if numbers.flags.forc else numbers.copy()
     except (TypeError, ValueError):
         wrong = np.array([not _is_number(value) for value in array.ravel().tolist()])
         wrong = wrong.reshape(array.shape)
         value = f"{array[tuple(np.argwhere(wrong)[0])]!r:.40}"
-        raise _rows(KIND, f"{what} must be numbers", value, wrong, at, remedy, names) from None
+        raise _rows_error(KIND, f"{what} must be numbers", value, wrong, at, remedy, names) from None
 
 
-def _rows(
+def _rows_error(
     rank: int,
     rule: str,
     value: str,
@@ -49,7 +49,7 @@ def _rows(
     remedy: str,
     names: Sequence[str] = (),
 ) -> RowsError:
-    """Return what to say of the rows where values of one or several columns are wrong."""
+    """Return the error for rows with wrong values in one or several columns."""
     first = np.argwhere(wrong)[0]
     if names:
         value += f" in column {names[first[1] if len(names) > 1 else 0]!r}"
@@ -61,14 +61,14 @@ def _rows(
 
 def _is_number(value: object) -> bool:
     try:
-        float(value)  # type: ignore[arg-type]  # that is the question
+        float(value)  # type: ignore[arg-type]  # any object is tried
     except (TypeError, ValueError):
         return False
     return True
 
 
 def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
-    """Return scores as numbers (n,) or (n, K), whatever they are."""
+    """Return scores of any type as floats (n,) or (n, K), not yet checked to be probabilities."""
     raw = _stacked(as_array(y_prob, "y_prob"), at, names)
     if raw.ndim == 0:
         raise DataError(
@@ -78,14 +78,14 @@ def score_numbers(y_prob: Any, at: Place = HERE, names: Sequence[str] = ()) -> F
         raise DataError("y_prob must have at least one row, got none. Check how the rows were selected.")
     if raw.ndim > 2:
         raise DataError(
-            f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Reshape it to a column per class."
+            f"y_prob must have shape (n,) or (n, K), got {raw.shape}. Pass one column per class."
         )
     scores = _floats(raw, "scores", "Pass probabilities between 0 and 1.", at, names)
     return scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores
 
 
 def _stacked(raw: NDArray[Any], at: Place, names: Sequence[str]) -> NDArray[Any]:
-    """Return a column of lists or arrays, one of all classes' scores a row, as a matrix."""
+    """Return a column whose rows are lists of class scores as a matrix."""
     column = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if column.dtype != object or column.ndim != 1 or not len(column):
         return raw
@@ -98,24 +98,24 @@ def _stacked(raw: NDArray[Any], at: Place, names: Sequence[str]) -> NDArray[Any]
     width = int(lengths[np.argmax(lengths >= 0)])
     odd = ~missing & (lengths != width)
     if odd.any():
-        rule = f"lists of scores must be equally long, with {width} scores as the first has"
+        rule = f"all lists of scores must have the {width} scores of the first list"
         value = f"{column[int(odd.argmax())]!r:.40}"
-        raise _rows(KIND, rule, value, odd, at, "Pass one score for each class.", names)
+        raise _rows_error(KIND, rule, value, odd, at, "Pass one score for each class.", names)
     nothing = [np.nan] * width
     return np.array([nothing if none else row for none, row in zip(missing, column, strict=True)])
 
 
 def read_scores(y_prob: Any, *, logits: bool = False) -> Floats:
-    """Return checked scores, a column for each class where there are several."""
+    """Return checked scores (n,) or (n, K)."""
     return checked_scores(score_numbers(y_prob), HERE, logits=logits)[0]
 
 
 def checked_scores(
     scores: Floats, at: Place, names: Sequence[str] = (), *, logits: bool = False
 ) -> tuple[Floats, int]:
-    """Return probabilities, and how many were clipped to [0, 1].
+    """Return probabilities, and the number that were clipped to [0, 1].
 
-    Logits become probabilities by the logistic function, or by softmax for several columns.
+    Logits are converted with the logistic function, or with softmax if there are several columns.
     """
     if not len(scores):
         raise DataError(
@@ -134,52 +134,52 @@ def checked_scores(
 
 
 def lacks_score(scores: Floats) -> NDArray[np.bool_]:
-    """Tell which rows lack a score, of one column or several."""
+    """Return which rows have a missing score in any column."""
     return np.asarray(np.isnan(scores.reshape(len(scores), -1)).any(axis=1))
 
 
 def _check_finite(scores: Floats, at: Place, names: Sequence[str]) -> None:
     missing = np.isnan(scores)
     if missing.any():
-        remedy = "Pass drop_missing=True to leave such rows out, or repair them."
-        raise _rows(MISSING, "scores must not be missing", "none", missing, at, remedy, names)
+        remedy = "Pass drop_missing=True to drop such rows, or fill them in."
+        raise _rows_error(MISSING, "scores must not be missing", "none", missing, at, remedy, names)
     infinite = np.isinf(scores)
     if infinite.any():
         value = str(scores[tuple(np.argwhere(infinite)[0])])
         remedy = "Pass probabilities between 0 and 1."
-        raise _rows(INFINITE, "scores must be finite", value, infinite, at, remedy, names)
+        raise _rows_error(INFINITE, "scores must be finite", value, infinite, at, remedy, names)
 
 
 def _clipped(scores: Floats, at: Place, names: Sequence[str]) -> tuple[Floats, int]:
-    """Clip what is outside [0, 1] by rounding, and count it; refuse what is further out."""
+    """Clip scores outside [0, 1] by rounding and count them; raise an error for any further out."""
     _check_finite(scores, at, names)
     outside = (scores < -ROUNDING) | (scores > 1 + ROUNDING)
     if outside.any():
         value = str(scores[tuple(np.argwhere(outside)[0])])
         remedy = (
-            "This looks like logits: pass logits=True to convert them, or probabilities."
+            "These look like logits: pass logits=True to convert them, or pass probabilities."
             if scores.min() < -ROUNDING and np.abs(scores).max() > 1
             else "Pass probabilities, not percentages or counts; logits=True converts logits."
         )
-        raise _rows(OUTSIDE, "scores must lie in [0, 1]", value, outside, at, remedy, names)
+        raise _rows_error(OUTSIDE, "scores must lie in [0, 1]", value, outside, at, remedy, names)
     return np.clip(scores, 0.0, 1.0), int(((scores < 0) | (scores > 1)).sum())
 
 
 def _check_row_sums(scores: Floats, at: Place, names: Sequence[str]) -> None:
-    wrong = np.abs(scores.sum(axis=1) - 1) > _ROW_SUM
+    wrong = np.abs(scores.sum(axis=1) - 1) > _ROW_SUM_TOLERANCE
     if wrong.any():
         value = f"{scores[wrong.argmax()].sum():.4g}"
         if names:
             value += f" in columns {', '.join(map(repr, names)):.60}"
         rule = "each row of class probabilities must sum to 1"
         remedy = "Normalise them, or pass one column."
-        raise _rows(SUM, rule, value, wrong, at, remedy)
+        raise _rows_error(SUM, rule, value, wrong, at, remedy)
 
 
 def read_labels(
     y_true: Any, scores: Floats, named: tuple[Any, ...] | None, at: Place = HERE
 ) -> NDArray[Any]:
-    """Return a label for each row; one-hot rows become the classes' names or numbers."""
+    """Return a label for each row; one-hot rows become class names, or indices if there are none."""
     labels = as_array(y_true, "y_true")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -191,47 +191,46 @@ def read_labels(
             f"y_true must have one label per row, got shape {labels.shape}. "
             "Pass class labels, or one-hot rows with as many columns as y_prob."
         )
-    missing = is_lacking(labels)
+    missing = missing_mask(labels)
     if missing.any():
         raise missing_labels(missing, at)
     return labels
 
 
 def missing_labels(missing: NDArray[np.bool_], at: Place, names: Sequence[str] = ()) -> RowsError:
-    """Return what to say of rows that have no label."""
-    remedy = "Pass drop_missing=True to leave such rows out, or repair them."
-    return _rows(KIND, "labels must not be missing", "none", missing, at, remedy, names)
+    """Return the error for rows without a label."""
+    remedy = "Pass drop_missing=True to drop such rows, or fill them in."
+    return _rows_error(KIND, "labels must not be missing", "none", missing, at, remedy, names)
 
 
-def is_lacking(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which labels are missing."""
-    if labels.dtype.kind == "f":
-        return np.asarray(np.isnan(labels))
-    if labels.dtype.kind not in "OmM":
-        return np.zeros(labels.shape, bool)
-    flat = np.array([is_missing(label) for label in labels.ravel()], bool)
-    return flat.reshape(labels.shape)
+def missing_mask(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values of an array are missing."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values))
+    if values.dtype.kind not in "OmM":
+        return np.zeros(values.shape, bool)
+    flat = np.array([is_missing(value) for value in values.ravel()], bool)
+    return flat.reshape(values.shape)
 
 
 def from_one_hot(labels: NDArray[Any], at: Place, names: Sequence[str] = ()) -> NDArray[Any]:
-    """Return the place of the 1 in each row of zeros."""
+    """Return the position of the 1 in each row of zeros."""
     remedy = "Pass class labels instead."
     numbers = _floats(labels, "one-hot labels", remedy, at, names)
     wrong = ~((numbers == 0) | (numbers == 1)).all(axis=1) | (numbers.sum(axis=1) != 1)
     if wrong.any():
         value = f"{labels[wrong.argmax()].tolist()!s:.60}"
-        raise _rows(
-            KIND, "one-hot labels must have a single 1 in each row", value, wrong, at, remedy, names
-        )
+        rule = "one-hot labels must have a single 1 in each row"
+        raise _rows_error(KIND, rule, value, wrong, at, remedy, names)
     return np.asarray(numbers.argmax(axis=1))
 
 
 def group_names(groups: Any, what: str) -> NDArray[Any]:
-    """Return the name of each row's group; what is missing is a group of its own."""
+    """Return the name of each row's group; missing values form a group of their own."""
     values = as_array(groups, what)
     if values.ndim != 1:
         raise DataError(
-            f"{what} must have one entry per row, got shape {values.shape}. Join columns into one first."
+            f"{what} must have one value per row, got shape {values.shape}. Combine its columns first."
         )
     return np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
 
@@ -239,24 +238,24 @@ def group_names(groups: Any, what: str) -> NDArray[Any]:
 def missing_keys(
     what: str, missing: NDArray[np.bool_], at: Place, names: Sequence[str] = ()
 ) -> RowsError:
-    """Return what to say of rows without a cluster or an identifier."""
-    remedy = "Give such rows names of their own, or drop them."
-    return _rows(KEY, f"{what} must not be missing", "none", missing, at, remedy, names)
+    """Return the error for rows without a cluster or an identifier."""
+    remedy = "Give such rows a value of their own, or drop them."
+    return _rows_error(KEY, f"{what} must not be missing", "none", missing, at, remedy, names)
 
 
 def read_weights(sample_weight: Any, at: Place = HERE, names: Sequence[str] = ()) -> Floats:
-    """Return the weights as they are given."""
+    """Return the checked weights, not yet scaled."""
     raw = as_array(sample_weight, "sample_weight")
     weights = _floats(raw, "weights", "Pass one number per row.", at, names)
     if weights.ndim != 1:
         raise DataError(
-            f"sample_weight must have one entry per row, got shape {weights.shape}. Pass a vector."
+            f"sample_weight must have one value per row, got shape {weights.shape}. Pass a 1-D array."
         )
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         value = str(weights[wrong.argmax()])
-        remedy = "Use 0 to leave a row out."
-        raise _rows(WEIGHT, "weights must be finite and not negative", value, wrong, at, remedy, names)
+        rule = "weights must be finite and not negative"
+        raise _rows_error(WEIGHT, rule, value, wrong, at, "Use 0 to leave a row out.", names)
     return weights
 
 

@@ -1,4 +1,4 @@
-"""Which score column is of which class, as far as the columns' names tell."""
+"""Matching score columns to classes by the names of the columns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
 def score_names(y_prob: Any) -> list[str] | None:
-    """Return the names of several score columns; None where they have none."""
+    """Return the names of several score columns; None if they have no names."""
     names = column_names(y_prob)
     return None if names is None or len(names) < 2 else [str(name) for name in names]
 
 
 def one_hot_names(y_true: Any) -> list[str] | None:
-    """Return the names of one-hot columns without what all have in common at their ends.
+    """Return the names of one-hot columns without their common prefix and suffix.
 
     Examples
     --------
@@ -41,15 +41,15 @@ def one_hot_names(y_true: Any) -> list[str] | None:
 
 
 def _n_shared(names: Sequence[str]) -> int:
-    """Return with how many signs all names begin alike."""
+    """Return the length of the common prefix of all names."""
     signs = zip(*names, strict=False)
     return next((n for n, some in enumerate(signs) if len(set(some)) > 1), min(map(len, names)))
 
 
 def places_of_classes(names: Sequence[str] | None, classes: Sequence[Any]) -> Codes | None:
-    """Return the place of each class's column; None where names say nothing, as 0 and 1 or p0 and p1.
+    """Return the column index of each class; None for uninformative names such as p0 and p1.
 
-    Names may have something before and after the class. Names of something else than the classes are
+    Names may have a common prefix and suffix around the class. Names of anything but the classes raise
     an error.
 
     Examples
@@ -65,30 +65,30 @@ def places_of_classes(names: Sequence[str] | None, classes: Sequence[Any]) -> Co
         found = _matched([name.casefold() for name in names], texts)
         if found is not None:
             return found
-    if _say_nothing(names, classes):
+    if _are_uninformative(names, classes):
         return None
     raise DataError(
         f"the columns of y_prob must be named after the classes {list(classes)!s:.80}, got "
-        f"{list(names)!s:.80}. Rename them, or pass an array whose columns are in the order of the "
+        f"{list(names)!s:.80}. Rename them, or pass an array with the columns in the order of the "
         "classes."
     )
 
 
 def check_given_order(names: Sequence[str] | None, classes: Sequence[Any]) -> None:
-    """Refuse classes in another order than that of columns that are named after them."""
+    """Raise an error if columns are named after the classes, but in another order."""
     try:
         places = places_of_classes(names, classes)
     except DataError:
-        return  # the user has said which column is whose
+        return  # the names match no classes, so the order that the user gave counts
     if places is not None and (np.diff(places) != 1).any():
         raise OptionError(
             f"classes must be in the order of the columns of y_prob, got {list(classes)!s:.80} for the "
-            f"columns {list(names or ())!s:.80}. Leave classes= out: the names give the order."
+            f"columns {list(names or ())!s:.80}. Leave out classes=: the column names give the order."
         )
 
 
 def classes_of_columns(names: Sequence[str] | None, labels: NDArray[Any]) -> tuple[str, ...] | None:
-    """Return the classes that columns are named after, where not all of them occur among the labels."""
+    """Return the classes that columns are named after, if some of them do not occur in the labels."""
     if names is None or labels.ndim != 1 or labels.dtype.kind not in "OUT":
         return None
     found = set(labels.tolist())
@@ -96,14 +96,14 @@ def classes_of_columns(names: Sequence[str] | None, labels: NDArray[Any]) -> tup
 
 
 def _texts(classes: Sequence[Any]) -> Iterator[list[str]]:
-    """Yield the names of classes that columns may have: truth values are numbers as well."""
+    """Yield the names that the columns of classes may have; booleans may also be called 0 and 1."""
     yield [category_name(one).casefold() for one in classes]
     if all(isinstance(one, bool | np.bool_) for one in classes):
         yield [str(int(one)) for one in classes]
 
 
 def _matched(names: list[str], texts: list[str]) -> Codes | None:
-    """Return the place of each text among names, which all have the same before and after it."""
+    """Return the index of the name of each class, allowing for a common prefix and suffix."""
     place = {name: at for at, name in enumerate(names)}
     for text in filter(None, texts):
         for at in (one.start() for one in re.finditer(re.escape(text), names[0])):
@@ -114,8 +114,8 @@ def _matched(names: list[str], texts: list[str]) -> Codes | None:
     return None
 
 
-def _say_nothing(names: Sequence[str], classes: Sequence[Any]) -> bool:
-    """Tell whether names are places in order, or none, or of another kind than the classes."""
+def _are_uninformative(names: Sequence[str], classes: Sequence[Any]) -> bool:
+    """Return whether names are empty, only numbered, or words where the classes are numbers."""
     if all(name in ("", "None", "nan") for name in names):
         return True
     parts = [_NUMBERED.fullmatch(name) for name in names]

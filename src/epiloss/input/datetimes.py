@@ -1,4 +1,4 @@
-"""Moments, durations and times of day as numbers: all in microseconds, whatever they came in."""
+"""Datetimes, durations and times of day as numbers: all in microseconds, whatever their unit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from epiloss._typing import Floats
 from epiloss.input.text import WORD
 
-MOMENT, DURATION = "datetime64[us]", "timedelta64[us]"  # since 1970, in UTC
-DATE = "date"  # moments too, of which only the day is told
-TIME = "time"  # of day, since midnight
-_DAYS = ("Y", "M", "W", "D")  # the units in which nothing is told but the day
+DATETIME, DURATION = "datetime64[us]", "timedelta64[us]"  # datetimes since 1970, in UTC
+DATE = "date"  # a datetime of which only the day is known
+TIME = "time"  # time of day, since midnight
+_DAYS = ("Y", "M", "W", "D")  # NumPy units of a day or more
 
 
 def microseconds(column: NDArray[Any]) -> tuple[Floats, str]:
-    """Return moments or durations of any unit in microseconds, NaN where there is none, and their kind.
+    """Return datetimes or durations in microseconds, NaN if missing, and their kind.
 
     Examples
     --------
@@ -30,21 +30,21 @@ def microseconds(column: NDArray[Any]) -> tuple[Floats, str]:
     numbers = np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64).astype(np.float64))
     if letter == "m":
         return numbers, DURATION
-    return numbers, DATE if np.datetime_data(column.dtype)[0] in _DAYS else MOMENT
+    return numbers, DATE if np.datetime_data(column.dtype)[0] in _DAYS else DATETIME
 
 
 def object_microseconds(values: NDArray[Any]) -> tuple[Floats, str] | None:
-    """Return objects in microseconds, and their kind; None if they are no moments or the like."""
+    """Return datetime objects in microseconds, and their kind; None for other objects."""
     if all(isinstance(value, date | np.datetime64) for value in values):
         is_dates = not any(isinstance(value, datetime | np.datetime64) for value in values)
-        moments = [_in_utc(value) for value in values]
-        return microseconds(np.array(moments, "datetime64[D]" if is_dates else MOMENT))
+        in_utc = [_in_utc(value) for value in values]
+        return microseconds(np.array(in_utc, "datetime64[D]" if is_dates else DATETIME))
     if all(isinstance(value, timedelta | np.timedelta64) for value in values):
         return microseconds(np.array(list(values), DURATION))
     if all(isinstance(value, time) for value in values):
         return np.array([float(_since_midnight(value)) for value in values]), TIME
     if all(isinstance(getattr(value, "start_time", None), datetime) for value in values):
-        starts = np.array([value.start_time for value in values], MOMENT)  # of pandas' periods
+        starts = np.array([value.start_time for value in values], DATETIME)  # of pandas periods
         days = starts.astype("datetime64[D]")
         return microseconds(days if (days == starts).all() else starts)
     return None
@@ -61,30 +61,30 @@ def _since_midnight(value: time) -> int:
 
 
 def family(dtype: str) -> str:
-    """Return what a column of a kind holds, in words: such columns can be held against each other.
+    """Return what columns of a kind hold; columns of one family can be compared.
 
     Examples
     --------
     >>> family("date"), family("datetime64[ns]"), family("bool"), family("")
-    ('moments', 'moments', 'numbers', 'numbers')
+    ('datetimes', 'datetimes', 'numbers', 'numbers')
     """
     if dtype == DATE or dtype.startswith("datetime64"):
-        return "moments"
+        return "datetimes"
     if dtype.startswith("timedelta64"):
         return "durations"
     return "times of day" if dtype == TIME else "numbers"
 
 
 def checked_kind(dtype: str) -> str:
-    """Return the name of a kind of column, or raise what NumPy says of it."""
+    """Return a kind of column, or raise an error if it is unknown."""
     if dtype not in (DATE, TIME, WORD) and np.dtype(dtype).kind not in "bmM":
-        raise ValueError(f"{dtype} is no kind of column")
+        raise ValueError(f"{dtype} is not a kind of column")
     return dtype
 
 
 def in_unit(column: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Return microseconds in the unit of a kind: repairs of old were not always learned in these."""
-    if family(dtype) not in ("moments", "durations") or dtype in (DATE, MOMENT, DURATION):
+    """Convert microseconds to the unit of a kind, because old repairs were learned in other units."""
+    if family(dtype) not in ("datetimes", "durations") or dtype in (DATE, DATETIME, DURATION):
         return column
     if dtype.endswith("[ns]"):
         return np.asarray(column * 1000.0)

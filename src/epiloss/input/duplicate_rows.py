@@ -1,8 +1,8 @@
-"""Whether rows are copies of each other: then they tell less than their number, and intervals lie.
+"""Detecting duplicate rows, which make confidence intervals too narrow.
 
-Rows that are alike in score and features need not be copies: where features take few values, many are
-alike by chance. But the labels of such rows differ as often as their scores say, and those of copies
-never do.
+Rows with equal scores and features need not be duplicates: if features have few values, many rows are
+equal by chance. But the labels of such rows differ as often as their scores imply, whereas the labels of
+duplicates never differ.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
 _KEYS = 2**64
-_ROWS, _NUMBERS = 2**13, 2**21  # that are looked at, drawn so that copies are drawn together
-_BLOCK = 2**16  # rows, whose keys stay in the cache
-_COLUMNS = 16  # by which they are drawn where scores alone do not tell rows apart
-_EXPECTED = 5.0  # labels that should differ before much is made of their not differing
-_LEAST = 0.01  # of the rows, that are worth a word
+_ROWS, _NUMBERS = 2**13, 2**21  # rows and values in the sample, which contains all copies of a row
+_BLOCK = 2**16  # rows whose keys fit in the cache
+_COLUMNS = 16  # feature columns used for sampling if scores alone do not distinguish rows
+_EXPECTED = 5.0  # expected number of differing labels needed to call rows duplicates
+_MIN_SHARE = 0.01  # smaller shares of duplicates are reported as 0
 
 
 def copied_share(labels: Codes, scores: Floats, features: Features) -> float:
-    """Return about which share of the rows are copies of others; 0 where chance may explain it.
+    """Return the approximate share of rows that are duplicates of others; 0 if chance may explain it.
 
-    With ``D`` the neighbours among rows alike whose labels differ, and ``E = sum 2 s (1 - s)`` how many
-    would if they were drawn anew, the share is that of the rows alike times ``1 - D / E``.
+    Among neighbouring equal rows, let ``D`` be the number of pairs whose labels differ, and
+    ``E = sum 2 s (1 - s)`` its expectation for independent labels. The share of duplicates is the share
+    of equal rows times ``1 - D / E``.
 
     Examples
     --------
@@ -40,16 +41,16 @@ def copied_share(labels: Codes, scores: Floats, features: Features) -> float:
     >>> copied_share(y[twice], s[twice], Features.read(X[twice]))
     0.5
     """
-    rows = _drawn(scores, features)
+    rows = _sampled_rows(scores, features)
     known = scores[rows]
-    if _n_repeated(_columns(known)[0]) < _LEAST * len(rows):
-        return 0.0  # hardly any two have the same score, not to speak of features
+    if _n_repeated(_columns(known)[0]) < _MIN_SHARE * len(rows):
+        return 0.0  # so few rows have equal scores that features need not be compared
     chosen = features.take(rows)
     keys = kernel().row_keys([*_columns(known), *chosen.columns(0, chosen.n_columns)])
     order = np.argsort(keys, kind="stable")
     alike = np.flatnonzero(np.diff(keys[order]) == 0)
     share = len(alike) / len(rows)
-    if share < _LEAST:
+    if share < _MIN_SHARE:
         return 0.0
     label, other = labels[rows][order[alike]], labels[rows][order[alike + 1]]
     p = known[order[alike]]
@@ -58,35 +59,36 @@ def copied_share(labels: Codes, scores: Floats, features: Features) -> float:
     if expected < _EXPECTED or differ > expected / 2:
         return 0.0
     found = share * (1 - differ / expected)
-    return found if found >= _LEAST else 0.0
+    return found if found >= _MIN_SHARE else 0.0
 
 
 def _n_repeated(values: NDArray[np.float64]) -> int:
     return int((np.diff(np.sort(values)) == 0).sum())
 
 
-def _drawn(scores: Floats, features: Features) -> Codes:
-    """Draw rows by what they hold: by their scores, and where these are few, by features too."""
+def _sampled_rows(scores: Floats, features: Features) -> Codes:
+    """Sample rows by a hash of their scores and, if scores have few values, also of features."""
     n = len(scores)
     wanted = min(_ROWS, max(_NUMBERS // features.n_columns, 256))
     if n <= wanted:
         return np.arange(n)
     columns = _columns(scores)
-    rows = _below(columns, wanted)
+    rows = _sampled_by_key(columns, wanted)
     if not wanted / 2 < len(rows) < 2 * wanted:
         some = [features.column(j) for j in range(min(features.n_columns, _COLUMNS))]
-        rows = _below([*columns, *some], wanted)
-    if len(rows) < wanted / 2:  # rows take so few values that any will do
+        rows = _sampled_by_key([*columns, *some], wanted)
+    if len(rows) < wanted / 2:  # there are so few distinct rows that the first rows will do
         rows = np.arange(n)
     return rows[: 4 * wanted]
 
 
-def _below(columns: list[NDArray[np.float64]], wanted: int) -> Codes:
+def _sampled_by_key(columns: list[NDArray[np.float64]], wanted: int) -> Codes:
+    """Return the rows with the smallest keys, about as many as wanted."""
     n = len(columns[0])
-    least = np.uint64(wanted * _KEYS // n)
+    limit = np.uint64(wanted * _KEYS // n)
     keys = (kernel().row_keys([column[some] for column in columns]) for some in blocks(n, _BLOCK))
     return np.concatenate(
-        [start * _BLOCK + np.flatnonzero(own <= least) for start, own in enumerate(keys)]
+        [start * _BLOCK + np.flatnonzero(own <= limit) for start, own in enumerate(keys)]
     )
 
 

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers: categories become codes, lists of numbers become several columns."""
+"""Converting table columns to numbers: categories become codes, lists become several columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Floats
 from epiloss.errors import DataError
-from epiloss.input.datetimes import MOMENT, microseconds, object_microseconds
+from epiloss.input.datetimes import DATETIME, microseconds, object_microseconds
 from epiloss.input.pandas_metadata import category_columns_of, index_columns_of
 from epiloss.input.sparse import SparseColumns, Stored, is_worth_it, stored, stored_in_pandas
 from epiloss.input.tables import column_names, nearest_name
@@ -23,7 +23,7 @@ from epiloss.input.values import category_name, is_missing, plain_array
 
 @dataclass
 class ReadColumns:
-    """Columns as numbers, their names, the categories of those that have any, and what others were."""
+    """Columns as numbers, with their names, categories and original types."""
 
     arrays: list[NDArray[Any]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -31,7 +31,7 @@ class ReadColumns:
     dtypes: dict[int, str] = field(default_factory=dict)
 
     def add(self, name: str, array: NDArray[Any]) -> None:
-        """Read one column, or all that a matrix or lists in it make."""
+        """Add a column, or several if it is a matrix or holds lists."""
         matrix = _as_matrix(name, array)
         if matrix is not None:
             for j, column in enumerate(matrix.T):
@@ -47,7 +47,7 @@ class ReadColumns:
 
 
 def named_columns(X: Any) -> dict[str, Any] | None:
-    """Return the named columns of a table but for its index, or None for a plain array."""
+    """Return the named columns of a table without its index, or None for a plain array."""
     names = column_names(X)
     if names is None:
         return None
@@ -71,7 +71,7 @@ def _check_distinct(names: Collection[str]) -> None:
 
 
 def only_wanted(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
-    """Return the columns of these names, or whose lists have parts of these names; ignore others."""
+    """Return the columns with these names, or of lists whose elements have these names (``e[0]``)."""
     kept = {}
     for name in wanted:
         whole = name if name in columns else name.rpartition("[")[0]
@@ -82,7 +82,7 @@ def only_wanted(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str
 
 
 def with_words_of(columns: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
-    """Return columns with those that are made of texts, where such ones are wanted and not there."""
+    """Return the columns, adding the wanted word features that can be made from text columns."""
     words: dict[str, list[str]] = {}
     for name in wanted:
         made_of = None if name in columns else text_of(name)
@@ -102,25 +102,25 @@ def _of_texts(column: str, values: Any, words: list[str]) -> Iterator[tuple[str,
 
 
 def missing_column(name: str, names: Collection[str]) -> DataError:
-    """Return what to say where a column is missing that was learned from: of words, that of the text."""
+    """Return the error for a missing column; for a word feature, it names the text column."""
     made_of = text_of(name)
     name = name if made_of is None else made_of[0]
     near = nearest_name(name, names)
     meant = "" if near is None else f"Did you mean {near!r}? "
     return DataError(
-        f"X must have the columns that were learned from, got no column {name!r}. {meant}Pass the same "
-        "columns; further ones are ignored."
+        f"X must have the columns that were used for learning, got no column {name!r}. {meant}Pass the "
+        "same columns; additional ones are ignored."
     )
 
 
 def only_lists(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the one column of lists or of a matrix if there is one alone, else all columns."""
+    """Return the column of lists or matrices if there is exactly one, else all columns."""
     nested = {name: one for name, one in columns.items() if _is_nested(_as_array(name, one))}
     return nested if len(nested) == 1 else dict(columns)
 
 
 def lone_matrix(columns: Mapping[str, Any]) -> NDArray[Any] | None:
-    """Return the matrix that the only column of a table holds; None if there are others, or no lists."""
+    """Return the matrix in the only column of a table; None if there are others or it has no lists."""
     if len(columns) != 1:
         return None
     ((name, column),) = columns.items()
@@ -128,7 +128,7 @@ def lone_matrix(columns: Mapping[str, Any]) -> NDArray[Any] | None:
 
 
 def read_columns(columns: Mapping[str, Any]) -> ReadColumns:
-    """Read all columns, one after the other."""
+    """Read all columns and check that they have equal lengths and distinct names."""
     found = ReadColumns()
     for name, column in columns.items():
         found.add(name, _as_array(name, column))
@@ -143,9 +143,9 @@ def read_columns(columns: Mapping[str, Any]) -> ReadColumns:
 
 
 def read_sparse_columns(columns: Mapping[str, Any]) -> tuple[SparseColumns, ReadColumns] | None:
-    """Return the columns of a data frame that keeps few values; None for any other.
+    """Read the columns of a sparse data frame; return None if it is not sparse enough.
 
-    The columns that are not sparse are read as ever, and of their numbers those are kept that are not 0.
+    Dense columns are read as usual, and their non-zero values are stored.
     """
     kept = {name: one for name in columns if (one := stored_in_pandas(columns[name]))}
     if not kept:
@@ -170,36 +170,36 @@ def read_sparse_columns(columns: Mapping[str, Any]) -> tuple[SparseColumns, Read
 
 
 def _as_array(name: str, column: Any) -> NDArray[Any]:
-    """Return a column as an array: of declared categories, their names.
+    """Return a column as an array; categorical columns as the names of their categories.
 
-    Moments of a time zone in pandas are in UTC, not objects.
+    pandas datetimes with a time zone are converted to UTC.
     """
     names = _category_names(column)
     if names is not None:
         return names
     if isinstance(column, list | tuple) and all(isinstance(one, str | None) for one in column):
-        return np.array(column, object)  # an array of texts would be as wide as the longest
+        return np.array(column, object)  # a NumPy string array would be as wide as the longest string
     zone = getattr(getattr(column, "dtype", None), "tz", None)
-    return plain_array(column, f"column {name!r} of X", None if zone is None else MOMENT)
+    return plain_array(column, f"column {name!r} of X", None if zone is None else DATETIME)
 
 
 def _category_names(column: Any) -> NDArray[Any] | None:
-    """Return the name of each row's category, None where there is none, if they are declared as such."""
-    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # of pandas
+    """Return the category names of a categorical column (None if missing); None for other columns."""
+    if getattr(getattr(column, "dtype", None), "name", "") == "category":  # pandas
         declared = getattr(column, "cat", column)
         values, codes = declared.categories, np.asarray(declared.codes)
-    elif hasattr(getattr(column, "type", None), "index_type"):  # a dictionary of pyarrow
+    elif hasattr(getattr(column, "type", None), "index_type"):  # a pyarrow dictionary array
         whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
         values = whole.dictionary.to_pylist()
         codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     else:
         return None
     names = [None if is_missing(value) else category_name(value) for value in values]
-    return np.asarray(np.array([*names, None], object)[codes])  # the last one is at -1
+    return np.asarray(np.array([*names, None], object)[codes])  # code -1 is the last element, None
 
 
 def _is_nested(array: NDArray[Any]) -> bool:
-    """Tell whether the rows of a column hold several values each."""
+    """Return whether each row of a column holds several values."""
     if array.dtype != object or array.ndim != 1:
         return array.ndim == 2
     first = next((value for value in array if value is not None), None)
@@ -209,22 +209,22 @@ def _is_nested(array: NDArray[Any]) -> bool:
 
 
 def _as_matrix(name: str, array: NDArray[Any]) -> NDArray[Any] | None:
-    """Return lists of numbers as a matrix, NaN in rows that have none; None for other columns."""
+    """Return lists of numbers as a matrix with NaN for missing lists; None for other columns."""
     if not _is_nested(array):
         return None
     if array.ndim == 2:
         return array
     rows = [None if value is None else plain_array(value, f"column {name!r} of X") for value in array]
     first = next(place for place, row in enumerate(rows) if row is not None)
-    shape = rows[first].shape  # type: ignore[union-attr]  # it is there
+    shape = rows[first].shape  # type: ignore[union-attr]  # this row is not None
     for place, row in enumerate(rows):
         if row is not None and row.shape != shape:
             raise DataError(
-                f"lists in column {name!r} of X must be equally long, got {_length(row)} at row {place} "
-                f"and {_length(rows[first])} at row {first}. Pad or cut them."
+                f"lists in column {name!r} of X must have equal lengths, got {_length(row)} at row "
+                f"{place} and {_length(rows[first])} at row {first}. Pad or truncate them."
             )
     if len(shape) != 1 or not all(row is None or row.dtype.kind in "biuf" for row in rows):
-        return None  # texts, say
+        return None  # such as lists of strings
     nothing = np.full(shape, np.nan, np.float32)
     return np.stack([nothing if row is None else row for row in rows])
 
@@ -234,14 +234,14 @@ def _length(row: Any) -> str:
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:
-    """Return floats in the machine's own byte order, and where the machine reads them."""
+    """Return floats in native byte order and aligned in memory."""
     return np.require(array, array.dtype.newbyteorder("="), "A")
 
 
 def _numbers_or_codes(
     name: str, column: NDArray[Any]
 ) -> tuple[Floats, tuple[str, ...] | None, str | None]:
-    """Return numbers, or codes and their categories; and what the numbers were before."""
+    """Return numbers, or codes and their categories; and the original type of the numbers."""
     if column.ndim != 1:
         raise DataError(
             f"column {name!r} of X must have one or two dimensions, got shape {column.shape}. "
@@ -265,20 +265,20 @@ def _numbers_or_codes(
         numbers = np.full(len(column), np.nan)
         numbers[~missing] = read
         return numbers, None, dtype
-    levels, code = as_levels(present)  # no array of texts, which would be as wide as the longest
+    levels, code = as_levels(present)
     codes = np.full(len(column), np.nan)
     codes[~missing] = code
     return codes, tuple(levels), None
 
 
 def _as_numbers(values: NDArray[Any]) -> tuple[Floats | None, str | None]:
-    """Return objects as numbers, if that is what they are, and what else they were before."""
+    """Return objects as numbers, with their original type; None if they are not numeric."""
     if not len(values):
         return None, None
-    # of durations first, which NumPy takes for numbers
-    moments = object_microseconds(values)
-    if moments is not None:
-        return moments
+    # Durations come first because NumPy counts them as numbers.
+    converted = object_microseconds(values)
+    if converted is not None:
+        return converted
     if all(isinstance(value, bool | np.bool_) for value in values):
         return values.astype(np.float64), "bool"
     if all(isinstance(value, int | float | np.number | Decimal) for value in values):

@@ -1,4 +1,4 @@
-"""Features as numbers with names; categories are codes, missing values NaN."""
+"""Features as named columns of numbers; categories are codes, missing values are NaN."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from epiloss.input.tables import as_table, from_records
 from epiloss.input.text import WORD
 from epiloss.input.values import check_in_memory, plain_array, unmasked
 
-_TEXTS, _ROWS_PER_TEXT = 50, 10  # more texts, with fewer rows each, are names of rows
-_BLOCK = 2**20  # values of sparse features that are written out at a time
-_FEW = 4  # times as many rows, of which sparse ones are better copied than looked up
+_MAX_CATEGORIES, _ROWS_PER_CATEGORY = 50, 10  # more categories with fewer rows each are too many
+_BLOCK = 2**20  # values of sparse features that are made dense at a time
+_COPY_BELOW = 4  # sparse rows are copied if they are less than a quarter of all, else only indexed
 LARGEST = 3e38  # trees compare features as 32-bit floats
 
 
 @dataclass(frozen=True)
 class Features:
-    """Columns of numbers, their names, and the categories of those that have any.
+    """Columns of numbers with their names, and the categories of categorical columns.
 
-    ``source`` is a matrix (n, d), one array for each column, or sparse, as they came in: nothing is
-    copied until somebody asks for ``matrix``. ``rows`` are those of the source that count; None for all.
-    ``dtypes`` are what moments, durations and truth values were before they became numbers: of
-    moments and durations, microseconds. ``complete`` features are known to lack no value.
+    ``source`` is a matrix (n, d), a tuple of columns, or sparse, as the user gave it; it is not copied
+    unless ``matrix`` is used. ``rows`` are the rows of the source in use; None for all. ``dtypes`` are
+    the original types of datetimes, durations and booleans; datetimes and durations are stored as
+    microseconds. ``complete`` features are known to have no missing values.
     """
 
     source: NDArray[Any] | tuple[NDArray[Any], ...] | SparseColumns
@@ -67,22 +67,22 @@ class Features:
 
     @property
     def matrix(self) -> NDArray[Any]:
-        """The values (n, d): a copy, unless all rows of a matrix count."""
+        """The values (n, d): a copy, unless the source is a matrix of which all rows are used."""
         if isinstance(self.source, SparseColumns):
             return self.source.rows(self.rows)
         if not isinstance(self.source, tuple):
             return self.source if self.rows is None else self.source[self.rows]
-        with np.errstate(invalid="ignore"):  # of single floats that are no numbers, each in its own way
+        with np.errstate(invalid="ignore"):  # NumPy warns when it casts some NaNs of single precision
             return np.column_stack([self.column(j) for j in range(self.n_columns)])
 
     @property
     def is_embedding(self) -> bool:
-        """Tell whether there are so many nameless columns that none means anything by itself."""
+        """Whether there are so many unnamed columns that single columns have no meaning."""
         return self.n_columns > 50 and self.nameless
 
     @property
     def nameless(self) -> bool:
-        """Tell whether the columns came as a matrix, and are only numbered."""
+        """Whether the columns came as a matrix without names, and are only numbered."""
         return all(name == f"x{j}" for j, name in enumerate(self.names))
 
     def column(self, j: int) -> NDArray[Any]:
@@ -94,7 +94,7 @@ class Features:
         return column if self.rows is None else column[self.rows]
 
     def columns(self, first: int, last: int) -> Sequence[NDArray[Any]]:
-        """Return the values of some columns, each side by side."""
+        """Return the values of some columns, each contiguous in memory."""
         if isinstance(self.source, tuple):
             return [self.column(j) for j in range(first, last)]
         if isinstance(self.source, SparseColumns):
@@ -103,21 +103,21 @@ class Features:
         return list(np.ascontiguousarray((block if self.rows is None else block[self.rows]).T))
 
     def column_blocks(self) -> list[slice]:
-        """Return the columns that are worked on together: all, but of sparse ones some at a time."""
+        """Return the blocks in which columns are processed: one block, or several if sparse."""
         d = self.n_columns
         most = max(_BLOCK // max(len(self.source), 1), 1) if self.is_sparse else max(d, 1)
         return [slice(first, min(first + most, d)) for first in range(0, d, most)]
 
     def values(self, columns: slice) -> Values:
-        """Return the values of one of the ``column_blocks``, of all rows of the source."""
+        """Return the values of one of the ``column_blocks``, for all rows of the source."""
         if isinstance(self.source, SparseColumns):
             return self.source.columns(columns.start, columns.stop)
         return self.source
 
     def row_blocks(self, rows: Codes | None = None) -> Iterator[tuple[slice, Values, Codes]]:
-        """Yield some rows, by default all: which of them, values, and which rows of these they are.
+        """Yield blocks of rows, by default of all: the slice, values, and the rows of these values.
 
-        Sparse features are written out for some rows at a time, others are all there.
+        Sparse features are made dense block by block; dense features are one block.
         """
         own = self.source_rows(rows)
         if not isinstance(self.source, SparseColumns):
@@ -129,37 +129,37 @@ class Features:
             yield some, self.source.rows(own[some]), np.arange(some.stop - some.start)
 
     def row_keys(self, scores: NDArray[np.float64]) -> NDArray[np.uint64]:
-        """Return a number for each row that is made of its score and all its values."""
+        """Return a hash of each row's score and features."""
         if not self.is_sparse:
             columns = map(self.column, range(self.n_columns))
             whole: NDArray[np.uint64] = kernel().row_keys([scores, *columns])
             return whole
         keys = np.empty(len(scores), np.uint64)
         for some, values, _ in self.row_blocks():
-            assert not isinstance(values, tuple)  # rows are written out as a matrix
+            assert not isinstance(values, tuple)  # blocks of sparse rows are matrices
             keys[some] = kernel().row_keys([scores[some], *values.T])
         return keys
 
     @property
     def is_sparse(self) -> bool:
-        """Tell whether only values are kept that are not zero."""
+        """Whether only non-zero values are stored."""
         return isinstance(self.source, SparseColumns)
 
     def source_rows(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Return the rows of ``source`` that some rows are, by default all."""
+        """Return the rows of ``source`` for some rows, by default all."""
         if self.rows is None:
             return np.arange(self.n_rows) if rows is None else rows
         return self.rows if rows is None else self.rows[rows]
 
     def has_missing(self, j: int) -> bool:
-        """Tell whether any row lacks a value of one column."""
+        """Return whether a column has missing values."""
         return not self.complete and bool(np.isnan(self.column(j)).any())
 
     def take(self, rows: NDArray[Any]) -> Features:
-        """Return some of the rows, without a copy of their values; of sparse ones, few are copied."""
+        """Return some of the rows without copying values, except for few rows of sparse features."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         own = rows if self.rows is None else self.rows[rows]
-        if isinstance(self.source, SparseColumns) and _FEW * len(own) < len(self.source):
+        if isinstance(self.source, SparseColumns) and _COPY_BELOW * len(own) < len(self.source):
             return replace(self, source=self.source.take(own), rows=None)
         return replace(self, rows=own)
 
@@ -179,20 +179,20 @@ class Features:
         )
 
     def too_varied(self) -> dict[str, int]:
-        """Return the columns of so many texts that each has few rows, and the number of their texts."""
-        many = {self.names[j]: len(levels) for j, levels in self.categories.items()}
-        most = max(_TEXTS, self.n_rows // _ROWS_PER_TEXT)
-        return {name: n for name, n in many.items() if n > most}
+        """Return the columns with too many categories, and the number of their categories."""
+        n_categories = {self.names[j]: len(levels) for j, levels in self.categories.items()}
+        most = max(_MAX_CATEGORIES, self.n_rows // _ROWS_PER_CATEGORY)
+        return {name: n for name, n in n_categories.items() if n > most}
 
     def description(self) -> Features:
-        """Return the columns without their rows: what other features are to be like."""
+        """Return the columns without rows, as the reference for other features."""
         return Features(np.empty((0, self.n_columns)), self.names, self.categories, dtypes=self.dtypes)
 
     def like(self, reference: Features) -> Features:
-        """Return these features with the columns and the category codes of others."""
+        """Return these features with the columns and the category codes of ``reference``."""
         if reference.nameless and self.nameless and reference.n_columns != self.n_columns:
             raise DataError(
-                f"X must have the {reference.n_columns} columns that were learned from, got "
+                f"X must have the {reference.n_columns} columns that were used for learning, got "
                 f"{self.n_columns}. Pass the same columns in the same order."
             )
         missing = [name for name in reference.names if name not in self.names]
@@ -215,13 +215,13 @@ class Features:
         if kinds[0] != kinds[1] and not np.isnan(column).all():
             one, other = sorted(kinds, reverse=True)
             raise DataError(
-                f"column {self.names[j]!r} of X must be of one kind in both data sets, got {one} in "
-                f"one and {other} in the other. Convert it to one type."
+                f"column {self.names[j]!r} of X must have the same type in both data sets, got {one} "
+                f"in one and {other} in the other. Convert it to one type."
             )
         if old is None or new is None:
             return in_unit(column, reference.dtypes.get(at, ""))
         known = {category: code for code, category in enumerate(old)}
-        # categories that the others do not have come after theirs
+        # Categories that the reference does not have get codes after those of the reference.
         codes = np.array([known.get(category, len(old) + i) for i, category in enumerate(new)], float)
         present = ~np.isnan(column)
         coded = np.full(len(column), np.nan)
@@ -229,14 +229,14 @@ class Features:
         return coded
 
     def _holds(self, j: int) -> str:
-        """Say what a column holds."""
+        """Return what a column holds, for error messages."""
         return "categories" if j in self.categories else family(self.dtypes.get(j, ""))
 
     @classmethod
     def read(cls, X: Any, like: Features | None = None) -> Features:
-        """Accept an array, a sparse matrix, a mapping of columns, or a table of any make.
+        """Read an array, a sparse matrix, a mapping of columns, or a table of any type.
 
-        A column of lists of numbers is read as several columns. With ``like``, only the columns of other
+        A column of lists of numbers is read as several columns. With ``like``, only the columns of these
         features are read, in their order and with their category codes.
 
         Examples
@@ -269,7 +269,7 @@ class Features:
 
 
 def _with_word_kinds(features: Features, like: Features) -> Features:
-    """Return features of which those are known to tell of words that do in others."""
+    """Mark the columns that are word features in ``like`` as word features."""
     kinds = {like.names[j]: kind for j, kind in like.dtypes.items() if kind == WORD}
     if not kinds:
         return features
@@ -278,18 +278,18 @@ def _with_word_kinds(features: Features, like: Features) -> Features:
 
 
 def _numbered(d: int) -> tuple[str, ...]:
-    """Return the names of columns that have none."""
+    """Return names for unnamed columns."""
     return tuple(f"x{j}" for j in range(d))
 
 
 def _from_array(array: NDArray[Any]) -> Features:
     if array.ndim == 1:
         array = array[:, None]
-        if array.dtype == object:  # of lists, perhaps
+        if array.dtype == object:  # the objects may be lists
             return _from_columns({"x0": array[:, 0]})
     if array.ndim != 2:
         raise DataError(
-            f"X must have rows and columns, got an array of shape {array.shape}. "
+            f"X must be 2-dimensional, got an array of shape {array.shape}. "
             "Reshape it to (n_samples, n_features)."
         )
     names = _numbered(array.shape[1])
@@ -301,7 +301,7 @@ def _from_array(array: NDArray[Any]) -> Features:
 
 
 def _from_columns(columns: Mapping[str, Any], *, keep_names: bool = False) -> Features:
-    """Read columns; a lone column of lists is a matrix, whose columns are only numbered."""
+    """Read columns; a single column of lists is a matrix, whose columns are only numbered."""
     matrix = None if keep_names else lone_matrix(columns)
     if matrix is not None:
         return _from_array(matrix)
@@ -315,9 +315,9 @@ def _from_columns(columns: Mapping[str, Any], *, keep_names: bool = False) -> Fe
 
 @dataclass(frozen=True)
 class Place:
-    """What rows are rows of, and their numbers there: how errors name them.
+    """Where rows come from, a file and their numbers in it, as error messages name them.
 
-    ``rows`` are the numbers of some rows, counted from the first.
+    ``rows`` are the row numbers relative to ``first``, if some rows were dropped.
 
     Examples
     --------
@@ -330,15 +330,15 @@ class Place:
     rows: NDArray[np.int64] | None = None
 
     def of(self, row: int) -> tuple[str, int]:
-        """Return where a row is."""
+        """Return the name and the number of a row."""
         return self.name, self.first + (int(row) if self.rows is None else int(self.rows[row]))
 
 
-HERE = Place()  # rows of arrays
+HERE = Place()  # rows of arrays in memory
 
 
 def checked(features: Features, at: Place = HERE) -> Features:
-    """Refuse infinite and enormous values, and tell whether any are missing."""
+    """Raise an error for infinite and very large values; mark features without missing values."""
     if not features.n_rows or not features.n_columns:
         return features
     source = features.source
@@ -356,15 +356,15 @@ def checked(features: Features, at: Place = HERE) -> Features:
     first = next(j for j in range(features.n_columns) if abs(features.column(j)[row]) > LARGEST)
     raise RowsError(
         FEATURE,
-        f"features must be missing, or finite and at most {LARGEST:g} in size",
+        f"features must be finite with absolute values of at most {LARGEST:g}, or missing",
         f"{features.column(first)[row]} in column {features.names[first]!r}",
         at.of(row),
         int(wrong.sum()),
-        "Replace infinities by numpy.nan, which is treated as missing, and rescale large numbers.",
+        "Replace infinite values by numpy.nan, which is treated as missing, and rescale large ones.",
     )
 
 
 def extreme(array: NDArray[Any]) -> tuple[float, bool]:
-    """Return the largest size, and whether no value is missing; nothing that lies dense is copied."""
+    """Return the largest absolute value, and whether no value is missing."""
     largest, some_missing = kernel().extremes(array.ravel(order="K"))
     return largest, not some_missing

@@ -1,4 +1,4 @@
-"""What pandas notes beside a file or an Arrow table: columns that were an index, or categories."""
+"""pandas metadata in files and Arrow tables: which columns were an index or categorical."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from epiloss.errors import Remark
 from epiloss.input.tables import column_names
 
-_NAMELESS = re.compile(r"__index_level_\d+__")  # how pandas calls an index that has no name
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # pandas' name for an index without a name
 
 
 def index_columns(names: Sequence[str], metadata: Mapping[bytes, bytes] | None) -> list[str]:
-    """Return the columns that have been an index, as pandas has noted beside the columns' types.
+    """Return the columns that were an index of a pandas data frame, according to its metadata.
 
     Examples
     --------
@@ -22,15 +22,15 @@ def index_columns(names: Sequence[str], metadata: Mapping[bytes, bytes] | None) 
     >>> index_columns(["age", "patient"], noted), index_columns(["age", "__index_level_0__"], None)
     (['patient'], ['__index_level_0__'])
     """
-    # of an index that only counts there is no column, but a description
+    # A RangeIndex has no column, only a description, which is a dictionary.
     noted = [one for one in _noted(metadata, "index_columns") if isinstance(one, str)]
-    return [name for name in names if name in noted or _NAMELESS.fullmatch(name)]
+    return [name for name in names if name in noted or _UNNAMED_INDEX.fullmatch(name)]
 
 
 def category_columns(schema: Any) -> list[str]:
-    """Return the columns of an Arrow schema that pandas has declared to be categories.
+    """Return the columns of an Arrow schema that were categorical in pandas.
 
-    Parquet keeps the type of texts only, so that of numbers this note alone tells.
+    Parquet keeps the categorical type of strings only; for numbers, the metadata is the only source.
 
     Examples
     --------
@@ -41,12 +41,12 @@ def category_columns(schema: Any) -> list[str]:
     """
     notes = [one for one in _noted(schema.metadata, "columns") if isinstance(one, dict)]
     noted = [one.get("field_name") for one in notes if one.get("pandas_type") == "categorical"]
-    # lists are no categories, whatever the note says
+    # Lists cannot be categories, whatever the metadata says.
     return [one.name for one in schema if one.name in noted and one.type.num_fields == 0]
 
 
 def index_columns_of(X: Any) -> list[str]:
-    """Return the columns of a table in memory that have been an index."""
+    """Return the columns of a table in memory that were an index."""
     names = column_names(X)
     if names is None or isinstance(X, Mapping):
         return []
@@ -54,7 +54,7 @@ def index_columns_of(X: Any) -> list[str]:
 
 
 def category_columns_of(X: Any) -> list[str]:
-    """Return the columns of a table in memory that pandas has declared to be categories."""
+    """Return the columns of a table in memory that were categorical in pandas."""
     schema = _schema(X)
     return [] if getattr(schema, "metadata", None) is None else category_columns(schema)
 
@@ -64,13 +64,13 @@ def _schema(X: Any) -> Any:
 
 
 def index_remark(name: str) -> Remark:
-    """Say that a column is left out."""
+    """Return the remark that an index column is not used as a feature."""
     text = f"{name!r} is the index of a pandas data frame and is not used as a feature."
     return Remark("index-left-out", text)
 
 
 def _noted(metadata: Mapping[bytes, bytes] | None, what: str) -> list[Any]:
-    """Return a list of pandas' note; an empty one where the note is not pandas' own."""
+    """Return a list from the pandas metadata; an empty one if the metadata is malformed."""
     text = (metadata or {}).get(b"pandas", b"")
     try:
         note = json.loads(text) if text else {}

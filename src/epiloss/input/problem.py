@@ -1,4 +1,4 @@
-"""The checked input: what every audit, comparison and repair works on."""
+"""The checked input of every audit, comparison and repair."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from epiloss.input.features import Features
 
 @dataclass(frozen=True)
 class Reading:
-    """How labels and scores are read.
+    """How to read labels and scores.
 
-    ``pos_label`` is the positive class of a binary task, ``classes`` are those of the score columns,
-    ``logits`` are turned into probabilities, and ``drop_missing`` leaves out incomplete rows.
+    ``pos_label`` is the positive class of a binary task, ``classes`` are the classes of the score
+    columns, ``logits`` converts scores to probabilities, and ``drop_missing`` drops incomplete rows.
     """
 
     task: str | None = None
@@ -29,7 +29,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups given by the user: a code for each row, and the groups' names."""
+    """Groups given by the user: a code for each row, and the names of the groups."""
 
     codes: Codes
     names: tuple[str, ...]
@@ -49,9 +49,9 @@ class RegionSource(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Checked input: ``labels`` are places in ``classes``, ``scores`` are (n,) or (n, K).
+    """Checked input: ``labels`` are indices into ``classes``, ``scores`` are (n,) or (n, K).
 
-    Columns of scores follow ``classes``; a single column is the probability of ``positive``.
+    The columns of ``scores`` follow ``classes``; a single column is the probability of ``positive``.
     """
 
     task: str
@@ -60,13 +60,13 @@ class Problem:
     labels: Codes
     scores: Floats
     features: Features | None
-    groups: Groups | None  # the regions, where the user gives them instead of features
+    groups: Groups | None  # the regions, if the user gives them instead of features
     weights: Floats | None  # scaled by a power of two to at most 1
     clusters: Codes | None
     remarks: tuple[Remark, ...]
-    rows: Codes | None = None  # of the input, where some were left out
-    claimed: Codes | None = None  # the class that task top-label is about, if not that of the top score
-    subgroups: Mapping[str, Groups] = field(default_factory=dict)  # by the name of their column
+    rows: Codes | None = None  # row numbers in the input, if some rows were left out
+    claimed: Codes | None = None  # predicted class of task top-label, if not that of the top score
+    subgroups: Mapping[str, Groups] = field(default_factory=dict)  # by column name
 
     def take(self, rows: Codes) -> Problem:
         """Return some of the rows, in increasing order."""
@@ -91,24 +91,24 @@ class Problem:
         return RegionSource.NONE if self.features is None else RegionSource.LEARNED
 
     def by_subgroup(self, name: str) -> Problem:
-        """Return the same rows with the subgroups of one column as their only regions."""
+        """Return the same rows with the subgroups of one column as the only regions."""
         return replace(self, features=None, groups=self.subgroups[name], subgroups={}, remarks=())
 
-    def remarking(self, *remarks: Remark) -> Problem:
-        """Return the problem with further remarks."""
+    def with_remarks(self, *remarks: Remark) -> Problem:
+        """Return the problem with additional remarks."""
         return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
 
 
 class OneClassError(DataError):
-    """All labels are the same: there is a score, but no loss to audit."""
+    """Raised when all labels are equal: the rows have a score, but no losses to estimate."""
 
     def __init__(self, label: Any, n_rows: int, problem: Problem | None = None) -> None:
         super().__init__(
-            f"y_true must hold at least two classes to audit, got only {label!r} in all {n_rows:,} "
-            "rows. Calibration and grouping loss need both outcomes: take more rows."
+            f"y_true must hold at least two classes, got only {label!r} in all {n_rows:,} rows. "
+            "Calibration and grouping loss need both outcomes: add rows of another class."
         )
         self.problem = problem
 
     def scored(self, rule: str, score: float) -> DataError:
-        """Return the error with the score of the rows, which one class is enough for."""
+        """Return the error with the score of the rows, which needs only one class."""
         return DataError(f"{self} The score ({rule}) of these rows is {score:.5g}.")

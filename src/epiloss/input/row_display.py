@@ -1,4 +1,4 @@
-"""What a person is shown of a row: an identifier, a text, some columns, or a small image."""
+"""How rows are shown in reports: an identifier, a text, some columns, or a thumbnail."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from epiloss.input.problem import Problem
 from epiloss.input.tables import column_names
 from epiloss.input.values import is_missing
 
-THUMBNAIL = 96  # pixels, the longer side
-_LONGEST = 400  # characters of a text
+THUMBNAIL = 96  # pixels of the longer side
+_MAX_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
 class Display:
-    """The columns to show, by name; each is something that is indexed by row."""
+    """The columns to show, by name; each can be indexed by row."""
 
     columns: Mapping[str, Any]
-    images: Any = None  # files, pixels or images, indexed by row
+    images: Any = None  # image files, pixels or PIL images, indexed by row
 
     def texts(self, row: int) -> dict[str, str]:
-        """Return what is written of a row, cut where it is long."""
+        """Return the text of each column for a row, truncated if it is long."""
         return {name: _text(column[row]) for name, column in self.columns.items()}
 
     def thumbnail(self, row: int) -> str | None:
-        """Return a small image of a row as a ``data:`` address, if it has one."""
+        """Return the thumbnail of a row as a ``data:`` URL, if there are images."""
         return None if self.images is None else _thumbnail(self.images[row])
 
 
 def read_display(display: Any, problem: Problem) -> Display | None:
-    """Accept texts, identifiers, a data frame, image files, pixels or images: one for each row."""
+    """Read strings, identifiers, a data frame, image files, pixels or images, one for each row."""
     if display is None:
         return None
     columns = _columns(display)
@@ -48,13 +48,13 @@ def read_display(display: Any, problem: Problem) -> Display | None:
         n_rows = n if n > int(problem.rows[-1]) else n_rows
     if n != n_rows:
         raise DataError(
-            f"display must have one entry for each of the {n_rows} rows, got {n}. "
+            f"display must have one value for each of the {n_rows} rows, got {n}. "
             "Pass it in the order of the scores."
         )
     if columns:
         return Display(columns)
     if hasattr(display, "__array__") and not isinstance(display, np.ndarray):
-        display = np.asarray(display)  # of which [0] is the first row, not the one that is called 0
+        display = np.asarray(display)  # [0] is then the first row, not the one with index label 0
     if isinstance(display, np.ndarray) and display.ndim in (3, 4):
         return Display({}, display)
     first = display[0]
@@ -72,7 +72,7 @@ def _text(value: Any) -> str:
     if is_missing(value):
         return ""
     text = f"{value:g}" if isinstance(value, float | np.floating) else str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 def _thumbnail(image: Any) -> str:
@@ -87,7 +87,10 @@ def _thumbnail(image: Any) -> str:
             with Image.open(image) as opened:
                 small = opened.convert("RGB")
         except OSError as error:
-            raise DataError(f"display must name images, cannot read {str(image)!r}: {error}.") from error
+            raise DataError(
+                f"display must hold paths of images, got {str(image)!r}, which cannot be read: {error}. "
+                "Check the path and the format."
+            ) from error
     elif isinstance(image, np.ndarray):
         small = Image.fromarray(_bytes(image)).convert("RGB")
     else:
@@ -99,7 +102,7 @@ def _thumbnail(image: Any) -> str:
 
 
 def _bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return pixels in 0..255; numbers up to 1 are taken as shares of white."""
+    """Return pixels in 0..255; if no value exceeds 1, they are scaled by 255."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     if pixels.dtype == np.uint8:

@@ -1,4 +1,4 @@
-"""Columns most of whose values are zero: the others alone are kept, by column and by row."""
+"""Sparse columns: only the non-zero values are stored, by column and by row."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from epiloss._typing import Codes
 from epiloss.errors import DataError
 
-_WORTH = 0.25  # of a table's values: if more are kept, its columns are better read as they are
+_MAX_DENSITY = 0.25  # tables with a larger fraction of stored values are read as dense columns
 
-Stored = tuple[NDArray[Any], NDArray[Any]]  # the rows of a column's values that are kept, and these
+Stored = tuple[NDArray[Any], NDArray[Any]]  # row numbers and values of the non-zero values of a column
 
 
 @dataclass(frozen=True)
 class SparseColumns:
     """The columns of a sparse matrix of numbers in single or double precision; NaN is missing."""
 
-    compressed: Any  # by columns or by rows, with no value twice
+    compressed: Any  # compressed by columns or by rows, without duplicate entries
 
     @classmethod
     def read(cls, X: Any) -> SparseColumns:
-        """Accept a sparse matrix or array of SciPy, of any format.
+        """Read a SciPy sparse matrix or array of any format.
 
         Examples
         --------
@@ -35,17 +35,17 @@ class SparseColumns:
         >>> found.rows(np.array([0])).tolist()
         [[0.0, 5.0]]
         """
-        from scipy.sparse import csc_array  # not loaded where nothing is sparse
+        from scipy.sparse import csc_array  # imported only if there is sparse data
 
         if X.ndim == 1:
             X = X.reshape(-1, 1)
         if X.dtype.kind not in "biuf":
             raise DataError(
-                f"a sparse X must hold real numbers, got {X.dtype}. Convert it by X.astype(float)."
+                f"a sparse X must hold real numbers, got {X.dtype}. Convert it with X.astype(float)."
             )
         given = csc_array(X)
         if not given.has_canonical_format:
-            given = given.copy()  # the one that was given stays as it is
+            given = given.copy()  # sum_duplicates works in place and must not change the user's matrix
             given.sum_duplicates()
         if given.dtype not in (np.float32, np.float64) or not given.dtype.isnative:
             given = given.astype(np.float32 if given.dtype == np.dtype(">f4") else np.float64)
@@ -53,7 +53,7 @@ class SparseColumns:
 
     @classmethod
     def of(cls, columns: Iterable[Stored], n_rows: int) -> SparseColumns:
-        """Return columns of which some values are kept, in double precision unless all are in single."""
+        """Build the matrix from stored columns, in single precision only if all of them are."""
         from scipy.sparse import csc_array
 
         stored = list(columns)
@@ -75,7 +75,7 @@ class SparseColumns:
 
     @property
     def kept(self) -> NDArray[Any]:
-        """The values that are kept."""
+        """The stored values."""
         return np.asarray(self.compressed.data)
 
     @cached_property
@@ -89,16 +89,16 @@ class SparseColumns:
         return self.compressed.tocsr()
 
     def rows(self, rows: Codes | None) -> NDArray[Any]:
-        """Return the values (rows, columns) of some rows, or of all."""
+        """Return the dense values (rows, columns) of some rows, or of all."""
         return np.asarray((self.by_row if rows is None else self.by_row[rows]).toarray())
 
     def columns(self, first: int, last: int, rows: Codes | None = None) -> NDArray[Any]:
-        """Return the values (rows, some columns) of some rows or of all, each column side by side."""
+        """Return the dense values (rows, some columns) in column-major order, by default of all rows."""
         block = self.by_column[:, first:last]
         return np.asarray((block if rows is None else block[rows]).toarray(order="F"))
 
     def column(self, j: int) -> NDArray[Any]:
-        """Return the values of one column."""
+        """Return the dense values of one column."""
         whole = self.by_column
         own = slice(whole.indptr[j], whole.indptr[j + 1])
         column = np.zeros(len(self), whole.dtype)
@@ -115,18 +115,18 @@ class SparseColumns:
 
 
 def is_sparse(X: Any) -> bool:
-    """Tell whether X is a sparse matrix or array as SciPy has them."""
+    """Return whether X is a SciPy sparse matrix or array."""
     return hasattr(X, "tocsc") and hasattr(X, "dtype")
 
 
 def stored(column: NDArray[Any]) -> Stored:
-    """Return which values of a column are to be kept."""
-    rows = np.flatnonzero(column != 0)  # NaN too
+    """Return the non-zero values of a dense column, and their rows."""
+    rows = np.flatnonzero(column != 0)  # includes NaN
     return rows, column[rows]
 
 
 def stored_in_pandas(column: Any) -> Stored | None:
-    """Return the values that a sparse column of pandas keeps; None if the others are not zeros."""
+    """Return the stored values of a sparse pandas column; None if its fill value is not zero."""
     dtype: Any = getattr(column, "dtype", None)
     kind = getattr(getattr(dtype, "subtype", None), "kind", "")
     if kind not in ("b", "i", "u", "f") or getattr(dtype, "fill_value", None) != 0:
@@ -139,5 +139,5 @@ def stored_in_pandas(column: Any) -> Stored | None:
 
 
 def is_worth_it(n_kept: int, n_values: int) -> bool:
-    """Tell whether so few values are kept that to keep them alone takes less than to keep all."""
-    return n_kept < _WORTH * n_values
+    """Return whether sparse storage takes less memory than dense storage."""
+    return n_kept < _MAX_DENSITY * n_values

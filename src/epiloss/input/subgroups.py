@@ -1,4 +1,4 @@
-"""Subgroups that the user knows: one or several columns, by name, and their combinations."""
+"""Subgroups given by the user: one or several named columns, and their combinations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from epiloss.input.arrays import group_names
 from epiloss.input.problem import Groups
 from epiloss.input.tables import column_names
 
-_MOST_COMBINATIONS = 10_000
+_MAX_COMBINATIONS = 10_000
 
 
 def read_subgroups(subgroups: Any) -> dict[str, Groups]:
-    """Return the subgroups of each column; a single column without a name is called "subgroup".
+    """Return the subgroups of each column; a single unnamed column is called "subgroup".
 
     Examples
     --------
@@ -30,25 +30,28 @@ def read_subgroups(subgroups: Any) -> dict[str, Groups]:
         return {}
     columns = _columns(subgroups)
     if not columns:
-        raise DataError("subgroups must have at least one column, got none.")
+        raise DataError("subgroups must have at least one column, got none. Pass one, or leave it out.")
     found = {
         name: grouped(group_names(column, "subgroups" if len(columns) == 1 else f"subgroups[{name!r}]"))
         for name, column in columns.items()
     }
     lengths = {len(groups.codes) for groups in found.values()}
     if len(lengths) > 1:
-        raise DataError(f"subgroups must have columns of one length, got {sorted(lengths)}.")
+        raise DataError(
+            f"the columns of subgroups must have equal lengths, got {sorted(lengths)}. Check that they "
+            "come from the same rows."
+        )
     return found
 
 
 def grouped(names: Any) -> Groups:
-    """Return groups from the name of each row's group."""
+    """Return the groups, given the name of each row's group."""
     distinct, codes = np.unique(names, return_inverse=True)
     return Groups(codes.astype(np.int64), tuple(str(name) for name in distinct))
 
 
 def combined(subgroups: Mapping[str, Groups]) -> Groups:
-    """Return the combinations of all columns that occur; a single column stays as it is.
+    """Return the combinations of all columns that occur; a single column is returned unchanged.
 
     Examples
     --------
@@ -62,14 +65,14 @@ def combined(subgroups: Mapping[str, Groups]) -> Groups:
 
 
 def all_combinations(subgroups: Mapping[str, Groups]) -> Groups:
-    """Return the combinations of all columns, also those that do not occur: the same for any rows."""
+    """Return all combinations of the columns, even those without rows, so all parts have the same."""
     if len(subgroups) == 1:
         return next(iter(subgroups.values()))
     n = math.prod(len(groups.names) for groups in subgroups.values())
-    if n > _MOST_COMBINATIONS:
+    if n > _MAX_COMBINATIONS:
         raise DataError(
-            f"subgroups must have at most {_MOST_COMBINATIONS:,} combinations where there are no "
-            f"features, got {n:,}. Name fewer columns, or pass features."
+            f"subgroups must have at most {_MAX_COMBINATIONS:,} combinations if there are no features, "
+            f"got {n:,}. Pass fewer columns of subgroups, or features."
         )
     return Groups(_joint_codes(subgroups), _joint_names(subgroups, np.arange(n)))
 
@@ -90,7 +93,7 @@ def _joint_names(subgroups: Mapping[str, Groups], codes: Codes) -> tuple[str, ..
 
 
 def _columns(subgroups: Any) -> dict[str, Any]:
-    """Return the columns of a table by name; a vector is one column."""
+    """Return the columns of a table by name; a 1-D array is one column."""
     names = column_names(subgroups)
     if names is not None:
         return {str(name): subgroups[name] for name in names}
@@ -100,6 +103,6 @@ def _columns(subgroups: Any) -> dict[str, Any]:
 
 
 def _name_of(column: Any) -> str:
-    """Return the name that a column of pandas or polars carries, or "subgroup"."""
+    """Return the name of a pandas or polars series, or "subgroup"."""
     name = getattr(column, "name", None)
     return str(name) if isinstance(name, str) and name else "subgroup"

@@ -1,4 +1,4 @@
-"""Tables of any make: pandas, polars, pyarrow, mappings, and all that Arrow can read."""
+"""Tables of any type: pandas, polars, pyarrow, mappings, and everything that Arrow can read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from epiloss.errors import DataError, MissingExtraError, printable
 
-_SHOWN = 12  # names of columns, where none is like the one asked for
-_LEAST = 3  # letters of a name that is sought inside of others
+_MAX_SHOWN = 12  # column names listed in an error when none is similar to the one asked for
+_MIN_LETTERS = 3  # of a name to match it to longer names that contain it
 
 
 def column_names(table: Any) -> list[Any] | None:
-    """Return the names of a table's columns as they are; None for what has no named columns.
+    """Return the names of a table's columns; None for objects without named columns.
 
     Examples
     --------
     >>> column_names({"age": [30], "sex": ["f"]}), column_names(np.zeros((1, 2)))
     (['age', 'sex'], None)
     """
-    if hasattr(table, "tocsr"):  # a sparse matrix; one by keys may be a dictionary
+    if hasattr(table, "tocsr"):  # a sparse matrix; SciPy's dok_matrix is also a mapping
         return None
     if isinstance(table, Mapping):
         return list(table)
@@ -35,7 +35,7 @@ def column_names(table: Any) -> list[Any] | None:
 
 
 def from_records(values: Any) -> Any:
-    """Return a list of rows, each a mapping, as a mapping of columns; anything else as it is.
+    """Return a list of rows, each a mapping, as a mapping of columns; anything else unchanged.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def from_records(values: Any) -> Any:
 
 
 def as_table(values: Any, what: str) -> Any:
-    """Return what Arrow can read and NumPy cannot as a table or column of pyarrow."""
+    """Convert objects that Arrow can read and NumPy cannot to a pyarrow table or array."""
     if hasattr(values, "__array__") or isinstance(values, Mapping):
         return values
     speaks_arrow = hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
@@ -66,11 +66,11 @@ def as_table(values: Any, what: str) -> Any:
             found = pa.chunked_array(values)
             return pa.Table.from_struct_array(found) if pa.types.is_struct(found.type) else found
         return pa.interchange.from_dataframe(values)
-    except Exception as error:  # foreign objects raise anything
+    except Exception as error:  # objects of other packages may raise anything
         reason = printable(str(error).strip().split("\n")[0]).rstrip(".")
         raise DataError(
-            f"{what} must be an array or a table, got a {type(values).__name__} that cannot be read as "
-            f"one: {reason:.200}. Convert it to a pandas data frame or a NumPy array."
+            f"{what} must be an array or a table, got a {type(values).__name__} that cannot be "
+            f"converted: {reason:.200}. Convert it to a pandas data frame or a NumPy array."
         ) from None
 
 
@@ -80,30 +80,30 @@ def _arrow(values: Any, what: str) -> Any:
         import pyarrow.interchange
     except ImportError:
         raise MissingExtraError(
-            f"{what} is a {type(values).__name__}, which needs pyarrow to be read, and that is not "
-            "installed. Run: pip install 'epiloss[files]'"
+            f"reading {what}, a {type(values).__name__}, needs pyarrow, which is not installed. "
+            "Run: pip install 'epiloss[files]'"
         ) from None
     return pyarrow
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that another one was most likely meant to be; None if there is none like it.
+    """Return the name most similar to a misspelled one; None if none is similar.
 
     Examples
     --------
     >>> nearest_name("Label", ["age", "label_y", "label"]), nearest_name("score", ["age"])
     ('label', None)
     """
-    known = {one.casefold(): one for one in reversed(list(names))}  # of equal ones the first
+    known = {one.casefold(): one for one in reversed(list(names))}  # the first of equal names wins
     asked = name.casefold()
     close = difflib.get_close_matches(asked, list(known), n=1)
-    if not close and len(asked) >= _LEAST:
+    if not close and len(asked) >= _MIN_LETTERS:
         close = sorted((one for one in known if asked in one), key=len)[:1]
     return known[close[0]] if close else None
 
 
 def no_column(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence on a column that is not there: what was meant, or what there is.
+    """Return the end of an error about a missing column: a similar name, or the existing columns.
 
     Examples
     --------
@@ -114,5 +114,5 @@ def no_column(name: str, names: Iterable[str]) -> str:
     meant = nearest_name(name, known)
     if meant is not None:
         return f"did you mean {meant!r}?"
-    more = f" and {len(known) - _SHOWN:,} more" if len(known) > _SHOWN else ""
-    return f"it has {', '.join(f'{one:.30}' for one in known[:_SHOWN])}{more}."
+    more = f" and {len(known) - _MAX_SHOWN:,} more" if len(known) > _MAX_SHOWN else ""
+    return f"it has {', '.join(f'{one:.30}' for one in known[:_MAX_SHOWN])}{more}."

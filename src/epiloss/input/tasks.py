@@ -1,4 +1,4 @@
-"""Tasks: each is reduced to binary problems whose losses add up."""
+"""Tasks: each is reduced to binary problems, whose losses add up."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from epiloss.scoring import ScoringRule
 
 @dataclass(frozen=True)
 class BinaryProblem:
-    """A score and an outcome in {0, 1} for each row: what every task is reduced to."""
+    """A score and an outcome in {0, 1} for each row; every task is reduced to such problems."""
 
-    name: Any  # the class, where a task has one problem for each
+    name: Any  # the class, if the task has one problem per class
     scores: Floats
     labels: Floats
     rule: ScoringRule
-    vectors: Floats | None  # all classes' scores, where level sets condition on them jointly
+    vectors: Floats | None  # the scores of all classes, if level sets condition on them jointly
     features: Features | None
     groups: Codes | None
     weights: Floats | None
     clusters: Codes | None = None
-    claimed: Codes | None = None  # the class whose score it is, where that differs by row
+    claimed: Codes | None = None  # the class of each row's score, for task top-label
 
     def take(self, rows: Codes) -> BinaryProblem:
         """Return some of the rows."""
@@ -49,7 +49,7 @@ class BinaryProblem:
 
 
 def score_sums(binaries: Sequence[BinaryProblem]) -> tuple[float, float]:
-    """Return the sum of the rows' losses over all binary problems, and that of their weights."""
+    """Return the weighted sum of losses over all binary problems, and the sum of weights."""
     first = binaries[0]
     weights = np.ones(len(first.labels)) if first.weights is None else first.weights
     losses = sum(float(weights @ one.rule.loss(one.scores, one.labels)) for one in binaries)

@@ -1,6 +1,6 @@
-"""Texts as features: whether frequent words are in them, and how many words they have.
+"""Features of text columns: whether a text contains frequent words, and its number of words.
 
-Words are chosen without labels, by how many rows have them; so the same rows always give the same words.
+Words are chosen by their number of rows, without using labels, so that equal rows give equal words.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from numpy.typing import NDArray
 from epiloss._typing import Codes
 from epiloss.input.values import is_missing
 
-WORD = "word"  # what a column is that tells whether a word is in a text
+WORD = "word"  # the kind of a column that says whether a text contains a word
 _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_MOST_WORDS = 100  # of all texts of a row together
-_LEAST_ROWS, _LEAST_SHARE = 20, 0.01  # that have a word, and that do not
-_LONGEST_TEXT, _LONGEST_WORD = 50_000, 40  # characters that are looked at
-_SENTENCE = 3.0  # words on average from which on values are texts, and not names
-_LOOKED_AT = 1_000  # values, by which texts are told from names
+_MAX_WORDS = 100  # of all text columns together
+_MIN_ROWS, _MIN_SHARE = 20, 0.01  # of the rows with a word, and of the rows without it
+_MAX_TEXT, _MAX_WORD = 50_000, 40  # characters; the rest of a text and longer words are ignored
+_SENTENCE = 3.0  # values with fewer words on average are names, not text
+_INSPECTED = 1_000  # values that decide whether a column is text
 _CONTAINS, _COUNT = " contains '", "words in "
 
 Numbers = NDArray[np.float32]
 
 
 def word_name(column: str, word: str) -> str:
-    """Return the name of the feature that a word is in a text."""
+    """Return the name of the feature that says whether a text contains a word."""
     return f"{column}{_CONTAINS}{word}'"
 
 
 def length_name(column: str) -> str:
-    """Return the name of the feature of how many words a text has."""
+    """Return the name of the feature that counts the words of a text."""
     return f"{_COUNT}{column}"
 
 
 def absence(name: str) -> str:
-    """Return how it is said that a word is not in a text.
+    """Return the description of rows whose text does not contain the word of a feature.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def absence(name: str) -> str:
 
 
 def text_of(name: str) -> tuple[str, str | None] | None:
-    """Return the column that a feature is made of, and the word, None for the number of words.
+    """Return the text column of a feature and its word (None for the number of words), or None.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def text_of(name: str) -> tuple[str, str | None] | None:
 
 
 def words_of(text: Any) -> list[str]:
-    """Return the words of a text in lower case; none of a missing one.
+    """Return the words of a text in lower case; an empty list if it is missing.
 
     Examples
     --------
@@ -74,26 +74,26 @@ def words_of(text: Any) -> list[str]:
     """
     if is_missing(text):
         return []
-    return _WORDS.findall(str(text)[:_LONGEST_TEXT].lower())
+    return _WORDS.findall(str(text)[:_MAX_TEXT].lower())
 
 
 def are_texts(levels: Sequence[str]) -> bool:
-    """Tell whether distinct values are texts of several words, and not names or codes.
+    """Return whether distinct values are texts of several words, not names or codes.
 
     Examples
     --------
     >>> are_texts(["What is the capital of Peru?", "Who wrote Faust?"]), are_texts(["A1-7", "Ada King"])
     (True, False)
     """
-    some = levels[:: max(len(levels) // _LOOKED_AT, 1)]
+    some = levels[:: max(len(levels) // _INSPECTED, 1)]
     return bool(some) and sum(len(words_of(one)) for one in some) >= _SENTENCE * len(some)
 
 
 def frequent_words(texts: Mapping[str, tuple[Sequence[str], Codes]]) -> dict[str, tuple[str, ...]]:
-    """Return the words of each column that neither nearly all nor nearly no rows have.
+    """Return the words of each column that are neither in nearly all nor in nearly no rows.
 
-    A column is its distinct texts and the place of each row's among these, -1 for none. Of all columns
-    together at most a hundred words are kept: those that part the rows most evenly.
+    A column is given as its distinct texts and each row's index among them, -1 for missing. At most a
+    hundred words of all columns together are kept: those that split the rows most evenly.
 
     Examples
     --------
@@ -103,16 +103,16 @@ def frequent_words(texts: Mapping[str, tuple[Sequence[str], Codes]]) -> dict[str
     found: list[tuple[int, str, str]] = []
     for column, (levels, codes) in texts.items():
         n = len(codes)
-        least = max(_LEAST_ROWS, _LEAST_SHARE * n)
+        least = max(_MIN_ROWS, _MIN_SHARE * n)
         for word, count in _row_counts(levels, codes).items():
-            if least <= count <= n - least and len(word) <= _LONGEST_WORD:
+            if least <= count <= n - least and len(word) <= _MAX_WORD:
                 found.append((-min(count, n - count), column, word))
-    kept = sorted(found)[:_MOST_WORDS]
+    kept = sorted(found)[:_MAX_WORDS]
     return {column: tuple(sorted(word for _, own, word in kept if own == column)) for column in texts}
 
 
 def _row_counts(levels: Sequence[str], codes: Codes) -> Counter[str]:
-    """Return how many rows have a word."""
+    """Return the number of rows whose text contains each word."""
     counts: Counter[str] = Counter()
     rows = np.bincount(codes[codes >= 0], minlength=len(levels)).tolist()
     for text, n in zip(levels, rows, strict=True):
@@ -128,12 +128,12 @@ def _row_counts(levels: Sequence[str], codes: Codes) -> Counter[str]:
 def text_columns(
     column: str, levels: Sequence[str], codes: Codes, words: Sequence[str]
 ) -> Iterator[tuple[str, Numbers]]:
-    """Yield how many words the rows' texts have, and whether each word is in them: name and numbers.
+    """Yield name and values of the features of a text: its number of words, and whether it has each.
 
     A missing text has no words.
     """
     place = {word: at for at, word in enumerate(words)}
-    present = np.zeros((len(words), len(levels) + 1), np.float32)  # the last one is at -1
+    present = np.zeros((len(words), len(levels) + 1), np.float32)  # the last column is for code -1
     lengths = np.zeros(len(levels) + 1, np.float32)
     for level, text in enumerate(levels):
         found = words_of(text)
@@ -146,7 +146,7 @@ def text_columns(
 
 
 def as_levels(values: Iterable[Any]) -> tuple[list[str], Codes]:
-    """Return distinct texts in order, and the place of each value among them; -1 for missing ones.
+    """Return the sorted distinct strings, and the index of each value among them; -1 for missing.
 
     Examples
     --------

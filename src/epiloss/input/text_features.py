@@ -1,4 +1,4 @@
-"""Columns of texts among the features: their words take the place of what would be names of rows."""
+"""Text columns among the features: they are replaced by features of their words."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from epiloss.input.text import WORD, are_texts, frequent_words, text_columns, te
 
 
 @dataclass(frozen=True)
-class Worded:
-    """Features with the words of texts as columns, and without names of rows.
+class TextFeatures:
+    """Features in which text columns are replaced by features of their words.
 
-    ``words`` are those of each column of texts, ``left_out`` are the columns of names.
+    ``words`` are the words of each text column, ``left_out`` the columns that hold names, with their
+    numbers of distinct values.
     """
 
     features: Features | None
@@ -27,23 +28,23 @@ class Worded:
     left_out: Mapping[str, int]
 
     def remarks(self, n_rows: int) -> list[Remark]:
-        """Say which columns were read as texts, and which were left out."""
-        told = [
+        """Return remarks on the columns that were read as text, and on those that were left out."""
+        as_words = [
             Remark(
                 "texts-as-words",
-                f"column {name!r} has texts: its features are which of {len(words)} frequent words "
-                "they contain, and how many words they have.",
+                f"column {name!r} holds text: its features are which of {len(words)} frequent words "
+                "each text contains, and its number of words.",
             )
             for name, words in self.words.items()
         ]
-        return [*told, *varied_remarks(self.left_out, n_rows)]
+        return [*as_words, *varied_remarks(self.left_out, n_rows)]
 
 
-def with_words(features: Features, *, keep: bool = False) -> Worded:
-    """Return features with the words of texts; columns of names are left out unless all are to be kept.
+def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
+    """Replace text columns by features of their words; leave out columns of names unless ``keep``.
 
-    Texts are columns of so many values that each has few rows, of three words or more on average; what
-    has fewer words are names. Sparse features keep no texts.
+    A column with too many distinct values is text if these have three words or more on average, and
+    holds names otherwise. Sparse features have no text columns.
     """
     varied = features.too_varied()
     place = {name: j for j, name in enumerate(features.names)}
@@ -61,43 +62,43 @@ def with_words(features: Features, *, keep: bool = False) -> Worded:
         for name, numbers in text_columns(column, levels, codes, words[column])
     }
     if not columns:
-        return Worded(kept, {}, left_out)
+        return TextFeatures(kept, {}, left_out)
     found = Features(
         tuple(columns.values()), tuple(columns), dtypes=word_kinds(columns, words), complete=True
     )
-    return Worded(found if kept is None else joined(kept, found), words, left_out)
+    return TextFeatures(found if kept is None else joined(kept, found), words, left_out)
 
 
 def word_kinds(names: Collection[str], words: Mapping[str, tuple[str, ...]]) -> dict[int, str]:
-    """Return which of the columns of texts tell of words: all but the first of each text."""
+    """Return the kinds of word features: all columns of a text but the first, its number of words."""
     first = np.cumsum([0, *(1 + len(own) for own in words.values())])
     return {j: WORD for j in range(len(names)) if j not in set(first.tolist())}
 
 
-def told_columns(names: Sequence[str], chosen: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of some columns; those of one text together, and only if all are chosen.
+def column_titles(names: Sequence[str], chosen: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of some columns; those of one text as one, and only if all are chosen.
 
     Examples
     --------
     >>> names = ["age", "words in title", "title contains 'not'"]
-    >>> told_columns(names, [0, 1, 2]), told_columns(names, [0, 1])
+    >>> column_titles(names, [0, 1, 2]), column_titles(names, [0, 1])
     (('age', 'words of title'), ('age',))
     """
     made_of = {j: found[0] for j, name in enumerate(names) if (found := text_of(name)) is not None}
-    texts = {column for j, column in made_of.items() if word_is_told(names[j])}
+    texts = {column for j, column in made_of.items() if _is_word_feature(names[j])}
     whole = {
         column for column in texts if all(j in chosen for j, own in made_of.items() if own == column)
     }
-    told = (
+    titles = (
         names[j] if made_of.get(j) not in texts else f"words of {made_of[j]}"
         for j in chosen
         if made_of.get(j) not in texts - whole
     )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(titles))
 
 
-def word_is_told(name: str) -> bool:
-    """Tell whether a column tells of a word, and not of the number of words."""
+def _is_word_feature(name: str) -> bool:
+    """Return whether a column says if a word occurs, as opposed to the number of words."""
     found = text_of(name)
     return found is not None and found[1] is not None
 
@@ -108,7 +109,7 @@ def _codes(features: Features, j: int) -> Codes:
 
 
 def joined(first: Features, second: Features) -> Features:
-    """Return the columns of both, which have the same rows and are not sparse."""
+    """Return the columns of both, which must have the same rows and be dense."""
     assert not isinstance(first.source, SparseColumns)
     d = first.n_columns
     return replace(

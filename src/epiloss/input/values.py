@@ -1,4 +1,4 @@
-"""Values of any make: which are missing, what categories are called, and arrays of them."""
+"""Single values and arrays of any type: missing values, category names, conversion to NumPy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from epiloss.input.tables import as_table
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a value stands for none: None, NaN, NaT or pandas' NA."""
-    # pandas' NA answers a comparison with NA, whose truth raises; so it is known by its name
+    """Return whether a value is missing: None, NaN, NaT or pandas.NA."""
+    # Comparing pandas.NA returns NA, whose truth value raises, so it is recognised by its type.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     differs = value != value
-    return isinstance(differs, bool | np.bool_) and bool(differs)  # arrays answer with arrays
+    return isinstance(differs, bool | np.bool_) and bool(differs)  # comparing arrays returns arrays
 
 
 def category_name(value: Any) -> str:
@@ -33,7 +33,7 @@ def category_name(value: Any) -> str:
 
 
 def unmasked(values: Any) -> Any:
-    """Return a masked array with what it hides as missing values; anything else as it is."""
+    """Return a masked array with masked values as missing values; anything else unchanged."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     if values.dtype.kind in "biuf":
@@ -42,7 +42,7 @@ def unmasked(values: Any) -> Any:
 
 
 def plain_array(values: Any, what: str, dtype: Any = None) -> NDArray[Any]:
-    """Return values of any make as an array; what a mask hides is missing.
+    """Return values of any type as an array; masked values are missing.
 
     Examples
     --------
@@ -54,20 +54,20 @@ def plain_array(values: Any, what: str, dtype: Any = None) -> NDArray[Any]:
         return np.asarray(_without_gradient(unmasked(as_table(values, what))), dtype)
     except (DataError, ImportError):
         raise
-    except Exception as error:  # foreign objects raise anything
+    except Exception as error:  # objects of other packages may raise anything
         if isinstance(values, list | tuple) and isinstance(error, ValueError):
             raise DataError(
-                f"{what} must have rows of equal length, got a ragged list. Pad or cut them."
+                f"{what} must have rows of equal length, got a ragged list. Pad or truncate the rows."
             ) from None
         reason = printable(str(error).strip().split("\n")[0]).rstrip(".")
         raise DataError(
-            f"{what} must be an array or a table, got a {type(values).__name__} that cannot be read as "
-            f"one: {reason:.200}. Convert it to a NumPy array."
+            f"{what} must be an array or a table, got a {type(values).__name__} that cannot be "
+            f"converted: {reason:.200}. Convert it to a NumPy array."
         ) from None
 
 
 def check_in_memory(values: Any, what: str) -> None:
-    """Refuse tables that are only a plan of what to read."""
+    """Raise an error for lazy tables."""
     if hasattr(values, "collect") and not hasattr(values, "__array__"):
         raise DataError(
             f"{what} must be in memory, got a {type(values).__name__}. Call .collect() first."
@@ -75,7 +75,7 @@ def check_in_memory(values: Any, what: str) -> None:
 
 
 def _without_gradient(values: Any) -> Any:
-    """Return a tensor as NumPy can read it: off its device and its graph, in a precision NumPy has."""
+    """Return a tensor that NumPy can read: detached, on the CPU, and not in bfloat16."""
     if not (hasattr(values, "detach") and hasattr(values, "cpu")):
         return values
     tensor = values.detach().cpu()

@@ -1,1 +1,1 @@
-"""Where rows come from: files and tables, as parts that are read in batches."""
+"""Data sources: files and tables, split into parts that are read in batches."""

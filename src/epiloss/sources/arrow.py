@@ -1,4 +1,4 @@
-"""Columns of Arrow batches as NumPy arrays: numbers, texts as codes, lists as matrices."""
+"""Reading columns of Arrow batches as NumPy arrays: numbers, codes of strings, matrices of lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError, MissingExtraError, printable
-from epiloss.input.datetimes import DATE, DURATION, MOMENT, TIME
+from epiloss.input.datetimes import DATE, DATETIME, DURATION, TIME
 from epiloss.input.features import (
     LARGEST,
     Features,
@@ -26,34 +26,35 @@ from epiloss.input.text import WORD, length_name, text_columns, word_name
 from epiloss.input.values import category_name, is_missing
 
 NUMBER, TEXT, MATRIX, WORDS = "number", "text", "matrix", "words"
-IDENTIFIER, INDEX = b"identifier", b"index"  # how columns are marked that are no features
-_KIND = b"epiloss.kind"  # the mark of columns whose type does not tell what they are
-OF_DAYS = {_KIND: DATE.encode()}  # moments that have been days
-OF_CATEGORIES = {_KIND: b"category"}  # numbers that are declared to be names
+IDENTIFIER, INDEX = b"identifier", b"index"  # marks of columns that are not features
+_KIND = b"epiloss.kind"  # metadata key for columns whose Arrow type does not say what they hold
+OF_DAYS = {_KIND: DATE.encode()}  # datetimes that were dates
+OF_CATEGORIES = {_KIND: b"category"}  # numbers that are categories
 
 
 def arrow() -> Any:
-    """Return pyarrow, or say how to install it."""
+    """Return pyarrow, or raise an error that says how to install it."""
     try:
         import pyarrow
     except ImportError:
         raise MissingExtraError(
-            "files need pyarrow, which is not installed. Run: pip install 'epiloss[files]'"
+            "reading files needs pyarrow, which is not installed. Run: pip install 'epiloss[files]'"
         ) from None
     return pyarrow
 
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """A column of the data that is a feature, or several where it holds lists of ``width`` numbers.
+    """A column of the data that is one feature, or several if it holds lists or text.
 
-    A text of which ``words`` are known is as many features, and one for their number.
+    Lists of ``width`` numbers are that many features. A text column is one feature for each of its
+    ``words``, and one for the number of words.
     """
 
     name: str
     kind: str
     width: int = 1
-    dtype: str | None = None  # of moments, durations and truth values, before they became numbers
+    dtype: str | None = None  # original type of datetimes, durations and booleans
     words: tuple[str, ...] = ()
 
     @property
@@ -66,31 +67,31 @@ class FeatureColumn:
 
 @dataclass(frozen=True)
 class FeatureColumns:
-    """The columns that are features; ``categories`` are those of texts, once they are known."""
+    """The columns that are features; ``categories`` of string columns are set by ``learned``."""
 
     columns: tuple[FeatureColumn, ...]
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schema: Any, names: Sequence[str], widths: Mapping[str, int]) -> FeatureColumns:
-        """Tell from the types what the columns are; ``widths`` are those of lists of any length."""
+        """Infer the kinds of columns from their types; ``widths`` are the lengths of lists."""
         return cls(tuple(_feature(schema.field(name), widths) for name in names))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the features: of a lone matrix, x0, x1 and so on."""
+        """The names of the features: x0, x1, ... for a single matrix."""
         if len(self.columns) == 1 and self.columns[0].kind == MATRIX:
             return tuple(f"x{j}" for j in range(self.columns[0].width))
         return tuple(name for one in self.columns for name in one.names)
 
     def learned(self, table: Any) -> FeatureColumns:
-        """Return the columns with the categories that occur in a table."""
+        """Return the columns with the categories of a table."""
         texts = (one.name for one in self.columns if one.kind == TEXT)
         known = {name: sorted(_distinct_texts(table.column(name))) for name in texts}
         return replace(self, categories={name: tuple(values) for name, values in known.items()})
 
     def read(self, batch: Any) -> Features:
-        """Return the features of a batch or table; categories that are not known are one more."""
+        """Return the features of a batch or table; unknown categories share one additional code."""
         arrays: list[NDArray[Any]] = []
         categories, dtypes = {}, {}
         for one in self.columns:
@@ -116,14 +117,14 @@ class FeatureColumns:
         return Features(tuple(arrays), self.names, categories, dtypes=dtypes)
 
     def key_values(self, batch: Any, at: Place) -> list[NDArray[Any]]:
-        """Return numbers for each row, from which it is known again: of texts, their digests.
+        """Return numbers that identify each row; strings are replaced by their digests.
 
-        Infinite and enormous values are refused.
+        Infinite and very large values raise an error.
         """
         arrays: list[NDArray[Any]] = []
         names: list[str] = []
         sizes = [0.0]
-        for one in sorted(self.columns, key=lambda column: column.name):  # files differ in their order
+        for one in sorted(self.columns, key=lambda column: column.name):  # the order may differ by file
             values = _whole(batch.column(one.name))
             if one.kind == MATRIX:
                 matrix = read_matrix(one.name, values, one.width)
@@ -157,7 +158,7 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
     if types.is_date(kind) or is_of_days(field):
         return FeatureColumn(field.name, NUMBER, dtype=DATE)
     if types.is_timestamp(kind):
-        return FeatureColumn(field.name, NUMBER, dtype=MOMENT)
+        return FeatureColumn(field.name, NUMBER, dtype=DATETIME)
     if types.is_duration(kind):
         return FeatureColumn(field.name, NUMBER, dtype=DURATION)
     if types.is_time(kind):
@@ -171,25 +172,25 @@ def _feature(field: Any, widths: Mapping[str, int]) -> FeatureColumn:
         return FeatureColumn(field.name, NUMBER)
     raise DataError(
         printable(
-            f"column {field.name!r} must hold numbers, texts, moments or lists of numbers to be a "
-            f"feature, got {kind}. Leave it out: exclude it, or name the features."
+            f"feature column {field.name!r} must hold numbers, strings, dates or lists of numbers, got "
+            f"{kind}. Exclude it, or list the features."
         )
     )
 
 
 def mark_of(field: Any) -> bytes | None:
-    """Return how a column is marked that is no feature; None where it is not."""
+    """Return the mark of a column that is not a feature; None if it has none."""
     mark: bytes | None = (field.metadata or {}).get(b"epiloss")
     return mark
 
 
 def marked(field: Any, mark: bytes) -> Any:
-    """Return a column with a mark, which it keeps if it has one."""
+    """Return a column with a mark, unless it already has one."""
     return field.with_metadata({b"epiloss": mark, **(field.metadata or {})})
 
 
 def with_notes(schema: Any) -> Any:
-    """Return a schema where columns that have been a pandas index, and categories, are marked."""
+    """Return a schema in which columns that were a pandas index or categorical are marked."""
     index = index_columns(schema.names, schema.metadata)
     categories = category_columns(schema)
     fields = []
@@ -201,18 +202,18 @@ def with_notes(schema: Any) -> Any:
 
 
 def is_of_categories(field: Any) -> bool:
-    """Tell whether a column is declared to hold categories, whatever they are."""
+    """Return whether a column is declared to be categorical."""
     is_dictionary = arrow().types.is_dictionary(field.type)
     return is_dictionary or (field.metadata or {}).items() >= OF_CATEGORIES.items()
 
 
 def is_of_days(field: Any) -> bool:
-    """Tell whether a column of moments has been one of days."""
+    """Return whether a column of datetimes was a column of dates."""
     return (field.metadata or {}).items() >= OF_DAYS.items()
 
 
 def in_microseconds(kind: Any) -> Any:
-    """Return the type of moments, durations or times of day in microseconds; others as they are."""
+    """Return the type of datetimes, durations or times in microseconds; other types unchanged."""
     pa = arrow()
     types = pa.types
     if types.is_timestamp(kind):
@@ -225,25 +226,25 @@ def in_microseconds(kind: Any) -> Any:
 
 
 def is_text(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of texts."""
+    """Return whether an Arrow type is a string type."""
     types = arrow().types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def is_list(kind: Any) -> bool:
-    """Tell whether an Arrow type is one of lists."""
+    """Return whether an Arrow type is a list type."""
     types = arrow().types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _whole(values: Any) -> Any:
-    """Return a column in one piece."""
+    """Return a column in one chunk."""
     pa = arrow()
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def read_numbers(values: Any) -> NDArray[Any]:
-    """Return numbers in single or double precision, NaN where there is none.
+    """Return numbers in single or double precision, NaN for missing values.
 
     Examples
     --------
@@ -272,14 +273,14 @@ def read_numbers(values: Any) -> NDArray[Any]:
 
 
 def read_matrix(name: str, values: Any, width: int) -> NDArray[Any]:
-    """Return lists of ``width`` numbers each as the rows of a matrix."""
+    """Return lists of ``width`` numbers as the rows of a matrix."""
     values = _whole(values)
     fixed = arrow().types.is_fixed_size_list(values.type)
     if values.null_count or (not fixed and len(values) and _lengths(values) != {width}):
         raise DataError(
             printable(
-                f"column {name!r} must hold lists of {width} numbers each, none missing, got others. "
-                "Drop or repair them."
+                f"column {name!r} must hold lists of {width} numbers without missing rows, got missing "
+                "lists or other lengths. Drop or fill such rows."
             )
         )
     return read_numbers(values.flatten()).reshape(-1, width)
@@ -292,7 +293,7 @@ def _lengths(values: Any) -> set[int]:
 
 
 def encoded(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the distinct values, and the place of each row's among them; -1 where it has none."""
+    """Return the distinct values, and the index of each row's value among them; -1 if missing."""
     pa = arrow()
     values = _whole(values)
     if not pa.types.is_dictionary(values.type):
@@ -304,7 +305,7 @@ def encoded(values: Any) -> tuple[list[Any], NDArray[np.int64]]:
 
 
 def _as_texts(distinct: Sequence[Any], places: Codes) -> tuple[list[str], Codes]:
-    """Return what categories are called, and the places of rows among them; -1 for missing ones."""
+    """Return the names of the categories, and each row's index among them; -1 if missing."""
     missing = np.array([is_missing(one) for one in distinct] + [True], bool)
     names = ["" if lacks else category_name(one) for one, lacks in zip(distinct, missing, strict=False)]
     return names, np.where(missing[places], -1, places)
@@ -317,14 +318,14 @@ def _distinct_texts(values: Any) -> set[str]:
 
 
 def _text_codes(values: Any, code: Any) -> Floats:
-    """Return the code of each text, NaN where there is none."""
+    """Return the code of each string, NaN for missing values."""
     distinct, places = encoded(values)
     codes = [np.nan if is_missing(text) else float(code(category_name(text))) for text in distinct]
-    return np.array([*codes, np.nan])[places]  # the last one is at -1
+    return np.array([*codes, np.nan])[places]  # index -1 is the last element, NaN
 
 
 def key_numbers(values: Any) -> Floats:
-    """Return a number for each value, equal for equal ones: of texts, one that is made of the text."""
+    """Return a number for each value, equal for equal values; strings are hashed."""
     if is_text(values.type) or arrow().types.is_dictionary(values.type):
         return _text_codes(values, _digest)
     return read_numbers(values)
@@ -333,14 +334,14 @@ def key_numbers(values: Any) -> Floats:
 @lru_cache(2**16)
 def _digest(text: str) -> float:
     whole = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-    return float(whole >> 11)  # what a double holds
+    return float(whole >> 11)  # a double holds 53 bits exactly
 
 
 def read_codes(values: Any, places: Mapping[Any, int]) -> NDArray[np.int64]:
-    """Return the place of each value; -1 for those that have none, and for missing ones."""
+    """Return the code of each value; -1 for missing and unknown values."""
     values, types = _whole(values), arrow().types
     if types.is_integer(values.type) and not values.null_count and list(places) == [*range(len(places))]:
-        numbers: NDArray[Any] = values.to_numpy()  # which are their own places
+        numbers: NDArray[Any] = values.to_numpy()  # the values are the codes
         if numbers.min(initial=0) >= 0 and numbers.max(initial=0) < len(places):
             return numbers.astype(np.int64)
     distinct, rows = encoded(values)
@@ -349,7 +350,7 @@ def read_codes(values: Any, places: Mapping[Any, int]) -> NDArray[np.int64]:
 
 
 def value_counts(values: Any) -> dict[Any, int]:
-    """Return how often each value occurs; None stands for missing ones."""
+    """Return the number of rows of each value; None stands for missing values."""
     from pyarrow import compute
 
     counts = compute.value_counts(_whole(values))

@@ -1,4 +1,4 @@
-"""Where rows come from: parts that are read batch by batch, each alone, the same each time."""
+"""Data sources: parts that can be read independently and repeatedly, batch by batch."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ _BATCH_BYTES, _BATCH_ROWS = 2**24, 2**17
 
 
 class Part(ABC):
-    """Some rows of the data, the same each time they are read."""
+    """Some rows of the data; reading them again returns the same rows."""
 
-    first_row: int  # of the part, among the rows of what ``name`` names
+    first_row: int  # number of the part's first row within ``name``, such as a file
     n_rows: int | None
-    n_bytes: int | None = None  # that are stored, where it is known
+    n_bytes: int | None = None  # stored size, if known
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What an error says that a row is a row of."""
+        """The name of the part in error messages."""
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells the part, in this state, from all others."""
+        """A string that identifies the part and its current content."""
 
     @abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read some columns, in order, as Arrow record batches."""
 
     def bytes_of(self, columns: Sequence[str]) -> int | None:
-        """Return about how many stored bytes are read for some columns; None where that is not known."""
+        """Return the approximate number of stored bytes of some columns; None if unknown."""
         return self.n_bytes
 
 
 @dataclass(frozen=True)
 class Source:
-    """The parts of the data, and what is known before any row is read."""
+    """The parts of the data, and what is known before rows are read."""
 
     schema: Any
     parts: Sequence[Part]
-    widths: Mapping[str, int] = field(default_factory=dict)  # of lists of any length
-    remarks: tuple[str, ...] = ()  # for the result to make
+    widths: Mapping[str, int] = field(default_factory=dict)  # lengths of lists without a fixed size
+    remarks: tuple[str, ...] = ()  # shown with the result
 
     @property
     def n_rows(self) -> int | None:
-        """The number of rows, where it is known."""
+        """The number of rows, if known."""
         return count_rows(self.parts)
 
 
 def count_rows(parts: Sequence[Part]) -> int | None:
-    """Return the number of rows, where it is known of all parts."""
+    """Return the number of rows of all parts; None if unknown for any."""
     numbers = [part.n_rows for part in parts]
     return None if None in numbers else sum(n for n in numbers if n is not None)
 
 
 def completed(batch: Any, schema: Any, columns: Sequence[str], constants: Mapping[str, Any]) -> Any:
-    """Return a batch with all columns, each of the type that it has in the whole data."""
+    """Return a batch with all columns, cast to their types in the whole data."""
     pa = arrow()
     arrays = []
     for name in columns:
@@ -84,15 +84,16 @@ def completed(batch: Any, schema: Any, columns: Sequence[str], constants: Mappin
 
 def _cast(values: Any, kind: Any) -> Any:
     pa = arrow()
-    if pa.types.is_dictionary(values.type):  # of views, which Arrow cannot cast as they are
+    if pa.types.is_dictionary(values.type):  # Arrow cannot cast dictionaries of string views directly
         values = pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(kind))
-    return values.cast(kind, safe=not pa.types.is_temporal(kind))  # parts of a microsecond may be lost
+    return values.cast(kind, safe=not pa.types.is_temporal(kind))  # fractions of microseconds are cut
 
 
 def plain_schema(schema: Any) -> Any:
-    """Return a schema with texts of one kind, moments in microseconds, decimals as doubles.
+    """Return a schema with one type of strings, datetimes in microseconds and decimals as doubles.
 
-    What has been a pandas index, and categories, are marked. Formats differ in these, and so do files.
+    Columns that were a pandas index or categorical are marked. This makes files of different formats
+    and writers comparable.
     """
     pa = arrow()
     types = pa.types
@@ -111,7 +112,7 @@ def plain_schema(schema: Any) -> Any:
 
 
 def batch_rows(schema: Any, columns: Sequence[str]) -> int:
-    """Return how many rows a batch of some columns has, so that it stays small."""
+    """Return the number of rows of a batch, such that it takes little memory."""
     widths = (
         schema.field(name).type.list_size
         if arrow().types.is_fixed_size_list(schema.field(name).type)
@@ -122,7 +123,7 @@ def batch_rows(schema: Any, columns: Sequence[str]) -> int:
 
 
 def list_widths(schema: Any, parts: Sequence[Part]) -> dict[str, int]:
-    """Return how many numbers the lists of a column have, where the type does not tell."""
+    """Return the lengths of the lists in columns whose type does not fix them, from the first row."""
     types = arrow().types
     names = [
         field.name

@@ -1,11 +1,11 @@
-"""Database files of DuckDB and SQLite: the rows of one query, read batch by batch and never written."""
+"""DuckDB and SQLite database files: the rows of one query, read in batches; nothing is written."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,14 +19,16 @@ from epiloss.sources.base import Part, Source, batch_rows, completed, list_width
 from epiloss.sources.schemas import check_names, without_nulls
 
 SQLITE, DUCKDB = "SQLite", "DuckDB"
-HEAD = 16  # bytes that tell what a file is
-_SQLITE_MARK, _DUCKDB_MARK = b"SQLite format 3\0", b"DUCK"
-_STEP = 256  # rows that SQLite gives at once
-_BATCH = 2**24  # bytes of texts in a batch of SQLite's rows
-_LONGEST = 2**20  # bytes of a text or blob: a view can make one of any length
-_INSTRUCTIONS = 100_000  # of SQLite's machine, after which Ctrl-C is looked for
-_SHOWN = 12  # names of tables
-# the same rows in the same order each time; and no file, extension or variable but the database itself
+HEAD = 16  # bytes of a file that identify its format
+_SQLITE_MAGIC, _DUCKDB_MAGIC = b"SQLite format 3\0", b"DUCK"
+_FETCHED_ROWS = 256  # rows fetched from SQLite at a time
+_BATCH_BYTES = 2**24  # bytes of strings in a batch of SQLite rows
+_MAX_LENGTH = 2**20  # bytes of a string or blob, because a view can create one of any length
+_INSTRUCTIONS = 100_000  # SQLite checks for Ctrl-C after this many virtual-machine instructions
+_MAX_SHOWN = 12  # table names listed in an error
+_INTERRUPT_SECONDS = 0.1  # pause between interrupts of a DuckDB query
+# One thread returns the same rows in the same order each time. The other settings keep the query from
+# reading anything but the database: no other files, no extensions, no Python variables.
 _DUCKDB_SETTINGS = {
     "enable_external_access": False,
     "autoinstall_known_extensions": False,
@@ -37,12 +39,12 @@ _DUCKDB_SETTINGS = {
     "lock_configuration": True,
 }
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-_FORBIDDEN = ("load_extension", "random", "randomblob")  # these would give other rows each time
+_FORBIDDEN = ("load_extension", "random", "randomblob")  # random rows would differ between passes
 
 
 @dataclass(frozen=True)
 class Query:
-    """A database file, and the query whose rows are the table."""
+    """A database file and a query on it."""
 
     path: str
     sql: str
@@ -50,14 +52,14 @@ class Query:
 
 @dataclass(frozen=True)
 class QueryPart(Part):
-    """The rows of a query, which is run again each time they are read."""
+    """The rows of a query, which is run again for each pass."""
 
     path: str
     sql: str
     kind: str
     schema: Any
     state: str
-    folder: str  # from which the path was given
+    folder: str  # the folder that a relative path refers to
     n_rows: int | None = None
     first_row: int = 0
 
@@ -68,56 +70,58 @@ class QueryPart(Part):
 
     @property
     def identity(self) -> str:
-        """The file, its size and time, and the query."""
+        """The file, its size and modification time, and the query."""
         return f"{self.path}|{self.state}|{self.sql}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Run the whole query: with fewer columns a database may give its rows in another order."""
+        """Run the whole query, because selecting columns may change the order of the rows."""
         place = os.path.join(self.folder, self.path)
         size = batch_rows(self.schema, columns)
         read = _sqlite_batches if self.kind == SQLITE else _duckdb_batches
-        with _told(self.path, place, self.kind):
+        with _database_errors(self.path, place, self.kind):
             for batch in read(place, self.sql, self.schema, size):
                 yield completed(batch, self.schema, columns, {})
 
 
 def database_kind(head: bytes) -> str | None:
-    """Return whose database a file is that begins so; None for all other files.
+    """Return the kind of database from the first bytes of a file; None for other files.
 
     Examples
     --------
     >>> database_kind(b"SQLite format 3" + bytes(1)), database_kind(b"PAR1")
     ('SQLite', None)
     """
-    if head.startswith(_SQLITE_MARK):
+    if head.startswith(_SQLITE_MAGIC):
         return SQLITE
-    return DUCKDB if head[8:12] == _DUCKDB_MARK else None
+    return DUCKDB if head[8:12] == _DUCKDB_MAGIC else None
 
 
 def needs_query(path: str, kind: str, *, is_file: bool = True) -> DataError:
-    """Return what to say of a database that is given without a query, or not as a file."""
+    """Return the error for a database without a query, or one that is not a local file."""
     if not is_file:
         return DataError(
             printable(
-                f"{path} is {_a(kind)} database, which must be a file of this machine. Save it as "
+                f"a database must be a local file, got the {kind} database {path}. Save it as a file, "
+                "and pass sql='SELECT ...'."
             )
-            + "one, and pass sql='SELECT ...'."
         )
-    with _told(path, path, kind):
+    with _database_errors(path, path, kind):
         tables = _tables(path, kind)
     return DataError(
-        printable(f"{path} is {_a(kind)} database, so a query must say which rows to read. Pass ")
-        + printable(f"sql='SELECT ...'; {_has(tables)}.")
+        printable(
+            f"{path} is {_a(kind)} database, which needs a query to select the rows. Pass "
+            f"sql='SELECT ...'; {_has(tables)}."
+        )
     )
 
 
 def open_query(query: Query) -> Source:
-    """Return the rows of a query as a source; its columns are known before any row is used."""
+    """Return the rows of a query as a source."""
     path, sql = os.fspath(query.path), _checked_text(query.sql)
     kind = _kind(path)
     status = os.stat(path)
     state, folder = f"{status.st_size}|{status.st_mtime_ns}", os.getcwd()
-    with _told(path, path, kind):
+    with _database_errors(path, path, kind):
         found, n_rows = _sqlite_schema(path, sql) if kind == SQLITE else _duckdb_schema(path, sql)
     check_names(path, found)
     schema = without_nulls(plain_schema(found))
@@ -134,9 +138,7 @@ def _checked_text(sql: Any) -> str:
 def _kind(path: str) -> str:
     if is_remote(path):
         raise DataError(
-            printable(
-                f"a database must be a file of this machine, got {shown(path)!r}. Download it first."
-            )
+            printable(f"a database must be a local file, got {shown(path)!r}. Download it first.")
         )
     try:
         with open(path, "rb") as file:
@@ -148,8 +150,8 @@ def _kind(path: str) -> str:
     if kind is None:
         raise DataError(
             printable(
-                f"sql needs a database file of SQLite or DuckDB, got {path!r}, which is neither. Leave "
-                "sql out to read a table from the file."
+                f"sql needs an SQLite or DuckDB database file, got {path!r}, which is neither. Leave "
+                "out sql to read the file as a table."
             )
         )
     return kind
@@ -160,45 +162,45 @@ def _a(kind: str) -> str:
 
 
 def _has(tables: Sequence[str]) -> str:
-    """Say which tables a database has."""
+    """Return the end of an error that lists the tables of a database."""
     if not tables:
         return "it has no tables"
-    more = f" and {len(tables) - _SHOWN:,} more" if len(tables) > _SHOWN else ""
-    some = ", ".join(f"{one:.40}" for one in tables[:_SHOWN])
+    more = f" and {len(tables) - _MAX_SHOWN:,} more" if len(tables) > _MAX_SHOWN else ""
+    some = ", ".join(f"{one:.40}" for one in tables[:_MAX_SHOWN])
     return f"it has the table{'s' if len(tables) > 1 else ''} {some}{more}"
 
 
 @contextmanager
-def _told(path: str, place: str, kind: str) -> Iterator[None]:
-    """Say in a sentence what a database finds wrong with a query, or with itself."""
+def _database_errors(path: str, place: str, kind: str) -> Iterator[None]:
+    """Convert the errors of a database into a DataError with one sentence."""
     try:
         yield
     except (DataError, OptionError, MissingExtraError):
         raise
     except sqlite3.OperationalError as error:
-        if str(error) == "interrupted":  # it drops what is raised while it works
+        if str(error) == "interrupted":  # SQLite reports Ctrl-C in its progress handler like this
             raise KeyboardInterrupt from None
-        raise _wrong(path, place, kind, error) from error
+        raise _query_failed(path, place, kind, error) from error
     except (sqlite3.Error, arrow().ArrowException, OSError, OverflowError) as error:
-        raise _wrong(path, place, kind, error) from error
+        raise _query_failed(path, place, kind, error) from error
     except Exception as error:
         if kind == SQLITE or not type(error).__module__.startswith(("duckdb", "_duckdb")):
             raise
-        raise _wrong(path, place, kind, error) from error
+        raise _query_failed(path, place, kind, error) from error
 
 
-def _wrong(path: str, place: str, kind: str, error: Exception) -> DataError:
+def _query_failed(path: str, place: str, kind: str, error: Exception) -> DataError:
     reason = printable(str(error).strip().split("\n")[0])[:200].rstrip(".!")
     if "lock" in reason.lower() or "different configuration" in reason:
-        remedy = "Close it where it is open, or pass the relation of duckdb that is open there"
+        remedy = "Close the other connection to it, or pass a duckdb relation of that connection"
     elif "out of memory" in reason.lower():
         remedy = "Sort and join less in the query, or write its rows to Parquet and audit that file"
     else:
         try:
             remedy = f"Check the query; {_has(_tables(place, kind))}"
-        except Exception:  # what cannot be listed cannot be queried either, and that is being told
-            remedy = "Check that the file is whole"
-    return DataError(printable(f"{path} does not answer the query: {reason}. {remedy}."))
+        except Exception:  # the first error is reported; a second one adds nothing
+            remedy = "Check that the file is complete"
+    return DataError(printable(f"the query on {path} failed: {reason}. {remedy}."))
 
 
 def _tables(path: str, kind: str) -> list[str]:
@@ -215,23 +217,23 @@ def _tables(path: str, kind: str) -> list[str]:
 
 
 def _sqlite(path: str) -> sqlite3.Connection:
-    """Open a file that is never written to, and of which no view can do more than read."""
-    ways = "?mode=ro&immutable=1" if _is_settled(path) else "?mode=ro"
-    opened = sqlite3.connect(f"{Path(path).absolute().as_uri()}{ways}", uri=True)
+    """Open a database for reading only, such that its views cannot do anything but read either."""
+    mode = "?mode=ro&immutable=1" if _has_empty_wal(path) else "?mode=ro"
+    opened = sqlite3.connect(f"{Path(path).absolute().as_uri()}{mode}", uri=True)
     opened.execute("PRAGMA trusted_schema = OFF")
     opened.execute("PRAGMA cell_size_check = ON")
-    opened.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+    opened.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_LENGTH)
     opened.set_authorizer(_allowed)
     opened.set_progress_handler(lambda: 0, _INSTRUCTIONS)
     return opened
 
 
-def _is_settled(path: str) -> bool:
-    """Tell whether a file has a log of changes that is empty: to read it, SQLite would make files."""
+def _has_empty_wal(path: str) -> bool:
+    """Return whether a database has an empty write-ahead log, for which SQLite would create files."""
     with open(path, "rb") as file:
-        has_log = file.read(20)[18:20] == b"\2\2"
-    log = f"{path}-wal"
-    return has_log and not (os.path.exists(log) and os.path.getsize(log))
+        has_wal = file.read(20)[18:20] == b"\2\2"
+    wal = f"{path}-wal"
+    return has_wal and not (os.path.exists(wal) and os.path.getsize(wal))
 
 
 def _allowed(action: int, name: str | None, function: str | None, *_: object) -> int:
@@ -241,7 +243,7 @@ def _allowed(action: int, name: str | None, function: str | None, *_: object) ->
 
 
 def _sqlite_rows(path: str, sql: str) -> Iterator[tuple[list[str], list[tuple[Any, ...]]]]:
-    """Return the names of the columns with some rows at a time; the first time there are none."""
+    """Yield the names of the columns with some rows at a time; the first time without rows."""
     with closing(_sqlite(path)) as opened:
         try:
             cursor = opened.execute(sql)
@@ -252,20 +254,20 @@ def _sqlite_rows(path: str, sql: str) -> Iterator[tuple[list[str], list[tuple[An
                 raise
             raise OptionError(
                 printable(
-                    "sql must be a SELECT query that gives the same rows each time and loads nothing, "
-                    f"got {' '.join(sql.split())!r:.60}."
+                    "sql must be a SELECT query that returns the same rows each time and loads no "
+                    f"extensions, got {' '.join(sql.split())!r:.60}. Remove random functions."
                 )
             ) from None
         if cursor.description is None:
             raise OptionError(f"sql must be a SELECT query, got {' '.join(sql.split())!r:.60}.")
         names = [column[0] for column in cursor.description]
         yield names, []
-        while rows := cursor.fetchmany(_STEP):
+        while rows := cursor.fetchmany(_FETCHED_ROWS):
             yield names, rows
 
 
 def _sqlite_schema(path: str, sql: str) -> tuple[Any, int]:
-    """Return the columns, of which SQLite knows no types but those of all values, and count the rows."""
+    """Return the schema and the number of rows; types are inferred from all values."""
     pa = arrow()
     n_rows = 0
     kinds: list[set[type]] = []
@@ -283,8 +285,8 @@ def _sqlite_schema(path: str, sql: str) -> tuple[Any, int]:
         if len(some) > 1:
             raise DataError(
                 printable(
-                    f"column {name!r} of the query must hold values of one kind, got numbers and texts "
-                    f"or blobs. Cast it: CAST({name} AS TEXT)."
+                    f"column {name!r} of the query must hold values of one type, got a mixture of "
+                    f"numbers, strings or blobs. Cast it: CAST({name} AS TEXT)."
                 )
             )
         fields.append(pa.field(name, types[some.pop()] if some else pa.float64()))
@@ -300,7 +302,7 @@ def _sqlite_batches(path: str, sql: str, schema: Any, size: int) -> Iterator[Any
     for _, rows in _sqlite_rows(path, sql):
         waiting += rows
         n_bytes += sum(len(row[place] or "") for place in texts for row in rows)
-        if waiting and (len(waiting) + _STEP > size or n_bytes > _BATCH):
+        if waiting and (len(waiting) + _FETCHED_ROWS > size or n_bytes > _BATCH_BYTES):
             yield _sqlite_batch(pa, waiting, schema.names, types)
             waiting, n_bytes = [], 0
     if waiting:
@@ -320,53 +322,57 @@ def _duckdb(path: str) -> Any:
         import duckdb
     except ImportError:
         raise MissingExtraError(
-            printable(f"{path!r} is a DuckDB database, which needs duckdb to be read, and that is not ")
-            + "installed. Run: pip install 'epiloss[duckdb]'"
+            printable(f"reading the DuckDB database {path!r} needs duckdb, which is not installed. ")
+            + "Run: pip install 'epiloss[duckdb]'"
         ) from None
     opened = duckdb.connect(path, read_only=True, config=_DUCKDB_SETTINGS)
-    opened.execute("SELECT setseed(0)").fetchall()  # so that samples are the same each time
+    opened.execute("SELECT setseed(0)").fetchall()  # samples are then the same in each pass
     return opened
 
 
 @contextmanager
 def _relation(path: str, sql: str) -> Iterator[tuple[Any, Any]]:
-    """Open a file, and return the connection and the rows of a query."""
+    """Open a database, and yield the connection and the query's relation."""
     with closing(_duckdb(path)) as opened:
         found = opened.extract_statements(sql)
         kinds = [str(one.type).rpartition(".")[2] for one in found]
         if kinds != ["SELECT"]:
             got = " and ".join(kinds) or "none"
-            raise OptionError(f"sql must be one SELECT query, got {got}. Run all else in DuckDB itself.")
+            raise OptionError(
+                f"sql must be one SELECT query, got {got}. Run other statements in DuckDB itself."
+            )
         yield opened, opened.sql(found[0].query)
 
 
 def _duckdb_schema(path: str, sql: str) -> tuple[Any, None]:
     with _relation(path, sql) as (opened, relation):
-        names = list(relation.columns)  # one of which Arrow would rename if it came twice
-        types = _answer(opened, relation.limit(0).to_arrow_table).schema.types
+        names = list(relation.columns)  # not Arrow's names: it renames duplicates
+        types = _interruptible(opened, relation.limit(0).to_arrow_table).schema.types
         fields = map(arrow().field, names, types)
         return arrow().schema(list(fields)), None
 
 
 def _duckdb_batches(path: str, sql: str, schema: Any, size: int) -> Iterator[Any]:
     with _relation(path, sql) as (opened, relation):
-        batches = iter(_answer(opened, partial(relation_batches, relation, size)))
-        while (batch := _answer(opened, partial(next, batches, None))) is not None:
+        batches = iter(_interruptible(opened, partial(relation_batches, relation, size)))
+        while (batch := _interruptible(opened, partial(next, batches, None))) is not None:
             yield batch
 
 
-def _answer(opened: Any, ask: Callable[[], Any]) -> Any:
-    """Return what DuckDB answers. It works in a thread of its own: it does not look for Ctrl-C."""
+def _interruptible(opened: Any, call: Callable[[], Any]) -> Any:
+    """Call DuckDB in another thread, so that Ctrl-C reaches this one and interrupts the query."""
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(ask)
+        answer = pool.submit(call)
         try:
             return answer.result()
         except KeyboardInterrupt:
-            opened.interrupt()
+            while not answer.done():
+                opened.interrupt()  # repeated, because an interrupt before the query starts is lost
+                wait([answer], _INTERRUPT_SECONDS)
             raise
 
 
 def relation_batches(relation: Any, size: int) -> Any:
-    """Return the rows of a relation of DuckDB as they come."""
-    named = "to_arrow_reader" if hasattr(type(relation), "to_arrow_reader") else "fetch_arrow_reader"
-    return getattr(relation, named)(size)  # the one since 1.5, the other before
+    """Return the rows of a DuckDB relation as an iterator of record batches."""
+    since_1_5 = hasattr(type(relation), "to_arrow_reader")
+    return relation.to_arrow_reader(size) if since_1_5 else relation.fetch_arrow_reader(size)

@@ -1,4 +1,4 @@
-"""Which files: by name, folder or pattern, and what their folders' names say."""
+"""Finding files by name, folder or pattern, with the values in the names of their folders."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from urllib.parse import unquote
 from epiloss.errors import DataError, printable
 from epiloss.sources.lakehouse import check_plain
 
-# how files that hold tables are called
+# endings of files that hold tables
 _TABLE = re.compile(
     r"\.(parquet|pq|csv|tsv|arrow|feather|ipc|jsonl|ndjson)(\.(gz|bz2|zst|zstd|lz4|xz))?$"
 )
-_HIDDEN = ("_", ".")  # how names begin of files that tools leave beside the data
+_HIDDEN = ("_", ".")  # prefixes of files that tools write next to the data
 
 
 def find_files(
     given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
-    """Return the files, in order, each with what its folders' names say (``country=fr/``).
+    """Return the files, sorted, each with the values in its folder names (``country=fr/``).
 
-    Beside them are those of a folder that are not read: where some are called as tables are, the others.
+    The second list holds the ignored files: if a folder has files with the ending of a table, only
+    those are read.
     """
     names = [given] if isinstance(given, str | os.PathLike) else list(given)
     found: dict[str, dict[str, str]] = {}
@@ -63,17 +64,17 @@ def _is_data(path: Path, root: Path) -> bool:
 
 
 def is_table_name(name: str) -> bool:
-    """Tell whether a file is called as files of tables are."""
+    """Return whether a file name has the ending of a table."""
     return _TABLE.search(name.lower()) is not None
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Tell whether a path, of these folders and a name, is of what tools leave beside the data."""
+    """Return whether a path, given as its parts, is hidden or was written by a tool (``_SUCCESS``)."""
     return any(part.startswith(_HIDDEN) and "=" not in part for part in parts)
 
 
 def folder_values(path: str) -> dict[str, str]:
-    """Return what the names of folders say: ``country=fr/`` that country is fr."""
+    """Return the values in the names of folders: ``country=fr/`` gives ``{"country": "fr"}``."""
     folders = Path(path).parts[:-1]
     pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
     return {name: unquote(value) for name, value in pairs if name.isidentifier()}

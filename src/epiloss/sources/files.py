@@ -1,4 +1,4 @@
-"""Files: Parquet, CSV, JSON lines and Arrow, one or many, in folders whose names may tell columns."""
+"""Files: Parquet, CSV, JSON lines and Arrow, one or many, also in partitioned folders."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from epiloss.sources.remote import SMALL, RemoteFile, find_remote
 from epiloss.sources.schemas import check_names, common_schema, folder_value, without_nulls
 from epiloss.sources.size_limits import check_claim
 
-PART_ROWS = 2**18  # of a Parquet file that are read as one part
-_BITS_OF_OTHERS = 64
-_MARKS = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
+PART_ROWS = 2**18  # minimum number of rows of a part of a Parquet file
+_BITS_OF_OTHERS = 64  # assumed size of a string
+_MAGIC = {"parquet": b"PAR1", "file": b"ARROW1", "stream": b"\xff\xff\xff\xff"}
 
 
 @dataclass(frozen=True)
 class FilePart(Part):
     """A file, or some row groups of a Parquet file.
 
-    ``constants`` are the columns that the folders' names give (``country=fr/``).
+    ``constants`` are the columns given by the names of folders (``country=fr/``).
     """
 
     path: str
@@ -47,15 +47,15 @@ class FilePart(Part):
     first_row: int = 0
     n_rows: int | None = None
     state: str = ""
-    content: bytes | None = None  # of what is no file, as the standard input
-    folder: str = ""  # from which the path was given
-    n_bytes: int = 0  # that are stored
-    remote: RemoteFile | None = None  # of which ``path`` is the address
-    fetched: str = ""  # where the bytes of it that are needed are
+    content: bytes | None = None  # the bytes, if they do not come from a file, as for standard input
+    folder: str = ""  # the folder that a relative path refers to
+    n_bytes: int = 0  # stored size
+    remote: RemoteFile | None = None  # the remote file, of which ``path`` is the address
+    fetched: str = ""  # a local copy of the needed bytes of a remote file
 
     @property
     def place(self) -> str:
-        """The path as it is found from here: workers may have been started in another folder."""
+        """The path from the working directory, which may be another one in a worker process."""
         if self.fetched:
             return self.fetched
         here = self.content is not None or os.getcwd() == self.folder
@@ -68,22 +68,22 @@ class FilePart(Part):
 
     @property
     def identity(self) -> str:
-        """The file, its size and time, and the row groups."""
+        """The file, its size and modification time, and the row groups."""
         return f"{self.path}|{self.state}|{self.groups}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read the part; what is wrong with the file is said with its name."""
+        """Read the part; errors name the file."""
         stored = [name for name in columns if name not in self.constants]
         is_coded = arrow().types.is_dictionary
-        with in_words(self.path), self._here(stored) as part:
+        with file_errors(self.path), self._local(stored) as part:
             for batch in _READERS[self.kind](part, stored):
                 if batch.num_rows:
                     if any(is_text(kind) or is_coded(kind) for kind in batch.schema.types):
-                        batch.validate(full=True)  # that texts are UTF-8, and codes in the dictionary
+                        batch.validate(full=True)  # strings are UTF-8, and codes are in the dictionary
                     yield completed(batch, self.schema, columns, self.constants)
 
     def bytes_of(self, columns: Sequence[str]) -> int:
-        """Return about how many stored bytes are read: of a Parquet file, those of the columns alone."""
+        """Return the approximate number of bytes read; for Parquet, only those of the columns."""
         if self.kind != "parquet":
             return self.n_bytes
         bits = {one.name: _bits(one.type) for one in self.schema if one.name not in self.constants}
@@ -91,8 +91,8 @@ class FilePart(Part):
         return self.n_bytes * read // max(sum(bits.values()), 1)
 
     @contextmanager
-    def _here(self, columns: Sequence[str]) -> Iterator[FilePart]:
-        """Give the part with those bytes of a file elsewhere that are needed for some columns."""
+    def _local(self, columns: Sequence[str]) -> Iterator[FilePart]:
+        """Yield the part with a local copy of the bytes of a remote file that the columns need."""
         if self.remote is None or self.content is not None:
             yield self
             return
@@ -105,8 +105,8 @@ class FilePart(Part):
 
 
 @contextmanager
-def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Say of a file that it cannot be read, where these or ``more`` errors tell so."""
+def file_errors(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Convert the errors of readers, and ``more`` errors, into a DataError that names the file."""
     broken = (arrow().ArrowException, OSError, EOFError, ValueError, LookupError, struct.error)
     try:
         yield
@@ -117,21 +117,21 @@ def in_words(path: str, more: tuple[type[Exception], ...] = ()) -> Iterator[None
 
 
 def unreadable(path: str, error: BaseException) -> DataError:
-    """Return what to say of a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     if isinstance(error, MemoryError):
         return DataError(
-            f"there is not enough memory to read {printable(path)}. Use fewer columns or jobs, or write "
-            "it in smaller row groups."
+            f"not enough memory to read {printable(path)}. Use fewer columns or jobs, or write the file "
+            "with smaller row groups."
         )
     reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
     return DataError(
-        f"{printable(path)} cannot be read: {reason}. Check that the file is whole; what was counted of "
-        "other files is kept where there is a checkpoint."
+        f"{printable(path)} cannot be read: {reason}. Check that the file is complete; with a "
+        "checkpoint, the results of other files are kept."
     )
 
 
 def _bits(kind: Any) -> int:
-    """Return how many bits a value of a type has; of texts, about as many as a number."""
+    """Return the number of bits of a value; strings are assumed to be as long as numbers."""
     types = arrow().types
     if types.is_fixed_size_list(kind):
         return int(kind.list_size) * _bits(kind.value_type)
@@ -169,13 +169,13 @@ _READERS = {
 
 
 def _mapped(path: str, content: bytes | None) -> Any:
-    """Return the bytes of a file, to read from any place."""
+    """Return the bytes of a file with random access."""
     pa = arrow()
     return pa.memory_map(path) if content is None else pa.BufferReader(content)
 
 
 def read_table(path: str, content: bytes | None = None) -> Any:
-    """Return a file as one table; with its bytes given, ``path`` is only what it is called."""
+    """Return a file as one table; if its ``content`` is given, ``path`` is only its name in errors."""
     pa = arrow()
     opened = _opened(path, {}, content)
     check_names(path, opened.schema)
@@ -184,16 +184,16 @@ def read_table(path: str, content: bytes | None = None) -> Any:
     for part in opened.parts(schema):
         for batch in part.batches(schema.names):
             n_bytes += batch.nbytes
-            check_claim(path, n_bytes, opened.n_bytes, "Split the file, or use it in parts.")
+            check_claim(path, n_bytes, opened.n_bytes, "Split the file.")
             batches.append(batch)
     if not batches:
         return schema.empty_table()
     table = pa.Table.from_batches(batches).cast(schema)
-    return _whole_numbers(table) if opened.kind in ("csv", "json") else table
+    return _with_integers(table) if opened.kind in ("csv", "json") else table
 
 
-def _whole_numbers(table: Any) -> Any:
-    """Return a table where numbers of which none has a fraction are whole numbers."""
+def _with_integers(table: Any) -> Any:
+    """Convert columns of numbers without fractions to integers."""
     pa = arrow()
     for place, field in enumerate(table.schema):
         if field.type == pa.float64():
@@ -203,43 +203,43 @@ def _whole_numbers(table: Any) -> Any:
 
 
 def open_files(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Source:
-    """Find files by name, folder or pattern, and read what they say of themselves."""
+    """Find files by name, folder or pattern, and read their schemas."""
     names = [given] if isinstance(given, str | os.PathLike) else list(given)
     addresses = [os.fspath(name) for name in names if is_remote(name)]
-    here = [name for name in names if os.fspath(name) not in addresses]
-    paths, others = find_files(here) if here else ([], [])
+    local = [name for name in names if os.fspath(name) not in addresses]
+    paths, others = find_files(local) if local else ([], [])
     opened = [_opened(path, folders) for path, folders in paths]
-    opened += _opened_elsewhere(addresses)
+    opened += _opened_remote(addresses)
     schema = common_schema({one.path: one.schema for one in opened}, [one.folders for one in opened])
     parts = [part for one in opened for part in one.parts(schema)]
-    return Source(schema, parts, list_widths(schema, parts), _left_out(others))
+    return Source(schema, parts, list_widths(schema, parts), _ignored_files(others))
 
 
-def _left_out(others: Sequence[str]) -> tuple[str, ...]:
-    """Say which files of folders are not read."""
+def _ignored_files(others: Sequence[str]) -> tuple[str, ...]:
+    """Return the remark on files in the folders that are not read."""
     if not others:
         return ()
     some = ", ".join(Path(one).name for one in others[:3]) + (", ..." if len(others) > 3 else "")
-    n = f"{len(others)} files" if len(others) > 1 else "one file"
-    return (printable(f"{n} beside the data, left out: {some}."),)
+    n = f"{len(others)} other files" if len(others) > 1 else "one other file"
+    return (printable(f"{n} in the folder left out: {some}."),)
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A file, of which the schema is known; ``folders`` are the columns that their names tell."""
+    """A file with its schema; ``folders`` are the values in the names of its folders."""
 
     path: str
     kind: str
     schema: Any
     folders: Mapping[str, str]
-    sizes: tuple[int, ...] | None  # of the row groups
+    sizes: tuple[int, ...] | None  # number of rows of each row group
     state: str
     n_bytes: int
     content: bytes | None
     remote: RemoteFile | None = None
 
     def parts(self, schema: Any) -> Iterator[FilePart]:
-        """Return the parts of the file, each of some row groups where it has any."""
+        """Yield the parts of the file; for Parquet, each has some row groups."""
         given = [name for name in self.folders if name in schema.names and name not in self.schema.names]
         constants = {name: folder_value(self.folders[name], schema.field(name).type) for name in given}
         whole = FilePart(self.path, self.kind, schema, constants, state=self.state, n_bytes=self.n_bytes)
@@ -258,24 +258,24 @@ class _Opened:
 
 
 def _opened(path: str, folders: Mapping[str, str], content: bytes | None = None) -> _Opened:
-    with in_words(path):
+    with file_errors(path):
         state, n_bytes = "", len(content or b"")
         if content is None:
             status = os.stat(path)
             state, n_bytes = f"{status.st_size}|{status.st_mtime_ns}", status.st_size
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(
-                    f"{printable(path)} is no file that can be read several times. Write it to one, or "
-                    "give it by the standard input: -."
+                    f"{printable(path)} is not a regular file, which is needed to read it several "
+                    "times. Write the data to a file, or pass - and pipe them to standard input."
                 )
         if n_bytes == 0:
             raise DataError(f"{printable(path)} is empty. Write it again, or leave it out.")
-        kind, schema, sizes = _looked_at(path, content)
+        kind, schema, sizes = _format_and_schema(path, content)
     return _Opened(path, kind, schema, folders, sizes, state, n_bytes, content)
 
 
-def _opened_elsewhere(addresses: Sequence[str]) -> list[_Opened]:
-    """Open files by their addresses; small ones are fetched at once, and kept."""
+def _opened_remote(addresses: Sequence[str]) -> list[_Opened]:
+    """Open remote files; if they are small together, they are fetched once and kept in memory."""
     found = {one.address: (one, values) for name in addresses for one, values in find_remote(name)}
     sizes = [one.size for one, _ in found.values()]
     small = None not in sizes and sum(size or 0 for size in sizes) <= SMALL
@@ -284,17 +284,17 @@ def _opened_elsewhere(addresses: Sequence[str]) -> list[_Opened]:
         if small:
             read = _opened(one.name, folders, one.content())
         else:
-            with in_words(one.name), _looked_into(one) as local:
+            with file_errors(one.name), _local_header(one) as local:
                 read = replace(_opened(local, folders), path=one.name, n_bytes=one.size or 0)
         opened.append(replace(read, remote=one, state=one.state))
     return opened
 
 
 @contextmanager
-def _looked_into(remote: RemoteFile) -> Iterator[str]:
-    """Give a file with those bytes of one elsewhere that tell its columns."""
+def _local_header(remote: RemoteFile) -> Iterator[str]:
+    """Yield a local file with the bytes of a remote file that its schema is read from."""
     head = remote.head(HEAD)
-    kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
+    kind = next((kind for kind, magic in _MAGIC.items() if head.startswith(magic)), "csv")
     if kind == "csv" and remote.size is not None:
         with remote.beginning() as local:
             yield local
@@ -303,18 +303,18 @@ def _looked_into(remote: RemoteFile) -> Iterator[str]:
         yield local
 
 
-def _looked_at(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
-    """Return the kind of a file, its schema, and the sizes of its row groups if it has any.
+def _format_and_schema(path: str, content: bytes | None) -> tuple[str, Any, tuple[int, ...] | None]:
+    """Return the format of a file, its schema, and for Parquet the numbers of rows of row groups.
 
-    The kind is told from the content: Parquet and Arrow files carry a mark, JSON begins with a bracket,
-    all else is CSV.
+    The format is inferred from the content: Parquet and Arrow files begin with a magic number, JSON
+    with a bracket, and everything else is CSV.
     """
     with open(path, "rb") if content is None else io.BytesIO(content) as file:
         head = file.read(HEAD)
     database = database_kind(head)
     if database is not None:
         raise needs_query(path, database, is_file=content is None)
-    kind = next((kind for kind, mark in _MARKS.items() if head.startswith(mark)), "csv")
+    kind = next((kind for kind, magic in _MAGIC.items() if head.startswith(magic)), "csv")
     if kind == "csv":
         if is_json(path, content):
             return "json", json_schema(path, content), None

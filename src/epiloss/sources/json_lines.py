@@ -13,7 +13,7 @@ import numpy as np
 
 from epiloss.errors import DataError, printable
 from epiloss.sources.arrow import arrow, is_list
-from epiloss.sources.csv import SWELLS, beginning, open_text, stored_size
+from epiloss.sources.csv import MAX_RATIO, beginning, open_text, stored_size
 from epiloss.sources.size_limits import check_claim
 
 _BLOCK = 2**22  # bytes that are read at once; of the first block the columns are told
@@ -208,7 +208,7 @@ def _checked(stream: Any, path: str, content: bytes | None, compressed: bool) ->
     while piece := stream.read(_BLOCK):
         expanded += len(piece)
         if compressed:
-            check_claim(path, expanded, stored, "Expand it yourself if you trust it.", SWELLS)
+            check_claim(path, expanded, stored, "Decompress it if you trust it.", MAX_RATIO)
         yield piece
 
 

@@ -21,7 +21,7 @@ from epiloss._saving import writing
 from epiloss.errors import DataError, NoColumnError, OptionError, printable
 from epiloss.input.tables import no_column
 from epiloss.sources.arrow import IDENTIFIER, arrow
-from epiloss.sources.files import in_words, read_table
+from epiloss.sources.files import file_errors, read_table
 from epiloss.sources.size_limits import check_claim
 
 MOST_NPZ_BYTES = 16 * 2**30  # an array that claims to hold more is refused before it is read
@@ -59,7 +59,7 @@ def read_file(path: str) -> FileColumns:
     if path != "-":
         _check_path(path)
     if _is_archive(path, content):
-        with in_words(name, _BROKEN_ARCHIVE), _seekable(path, content) as source:
+        with file_errors(name, _BROKEN_ARCHIVE), _seekable(path, content) as source:
             return _read_npz(source, name)
     return _columns(read_table(name, content))
 
@@ -82,7 +82,7 @@ def read_whole(path: str) -> Any:
         return None
     columns = read_file(path)
     pa = arrow()
-    with in_words(path):
+    with file_errors(path):
         arrays = {name: _arrow_array(pa, values) for name, values in columns.items()}
     if len({len(array) for array in arrays.values()}) > 1:
         sizes = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())

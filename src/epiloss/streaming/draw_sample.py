@@ -59,7 +59,7 @@ def draw_sample(
     survey, by_place = _surveyed(runner, work, n_rows, room)
     remarks = [*remarks, *by_place, *_rows_left_out(survey, census, read)]
     sample, read, on_columns = _read(survey, read, runner.source, features_named=features_named)
-    problem = sample.problem.remarking(*remarks, *on_columns, *remarks_on(sample.problem))
+    problem = sample.problem.with_remarks(*remarks, *on_columns, *remarks_on(sample.problem))
     sample = replace(sample, problem=problem, by_place=bool(by_place))
     _check_two_classes(sample, census)
     return Drawn(sample, read, survey, n_rows, limit, is_whole)

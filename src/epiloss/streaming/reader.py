@@ -22,7 +22,7 @@ from epiloss.input.arrays import (
     read_weights,
     score_numbers,
 )
-from epiloss.input.checks import columns_of_task, counts, scaled_weights
+from epiloss.input.checks import columns_of_task, has_weight, scaled_weights
 from epiloss.input.features import Place
 from epiloss.input.problem import Groups, Problem
 from epiloss.input.subgroups import all_combinations
@@ -105,7 +105,7 @@ class Reader(Layout):
         if roles.weight is not None and self.largest_weight is not None:
             raw = read_weights(plain_numbers(batch.column(roles.weight)), at, [roles.weight])
             weights = scaled_weights(raw, self.largest_weight)
-            counted &= counts(weights)
+            counted &= has_weight(weights)
         subgroups = self._subgroups(batch)
         given_regions = bool(subgroups) and not self.columns.columns
         problem = Problem(

@@ -185,7 +185,7 @@ def _audited(runner: Runner, layout: Layout, columns: Columns, options: Options,
     if alone is not None:
         n_sampled = len(drawn.sample.keys)
         text = f"{alone}: audited on a sample of {n_sampled:,} of {drawn.n_rows:,} rows."
-        return audit_problem(problem.remarking(Remark("sample-only", text)), options, display)
+        return audit_problem(problem.with_remarks(Remark("sample-only", text)), options, display)
     return _of_all_rows(runner, drawn, options, display)
 
 

@@ -11,7 +11,7 @@ from epiloss.errors import DataError, OptionError, printable
 from epiloss.sources.addresses import local_name
 from epiloss.sources.csv import beginning
 from epiloss.sources.discovery import find_files
-from epiloss.sources.files import in_words
+from epiloss.sources.files import file_errors
 from epiloss.sources.json_lines import is_json
 from epiloss.sources.logs.base import Log
 from epiloss.sources.logs.harness import KEYS, read_samples
@@ -102,7 +102,7 @@ def log_kind(path: str) -> str | None:
     """Return which log a file is, None if it is none."""
     if not os.path.isfile(path) or not os.path.getsize(path):
         return None
-    with in_words(path):
+    with file_errors(path):
         if is_inspect_archive(path):
             return INSPECT
         if not is_json(path, None):

@@ -16,7 +16,7 @@ import numpy as np
 
 from epiloss._typing import Floats
 from epiloss.errors import DataError, OptionError, printable
-from epiloss.sources.files import in_words
+from epiloss.sources.files import file_errors
 from epiloss.sources.json_lines import json_objects
 from epiloss.sources.logs.base import Fields, Log, as_table, plain_text, shown_names
 
@@ -130,7 +130,7 @@ def _log(
 def _read(path: str, wanted: str | None, length_normalized: bool) -> _File:
     """Read the lines of one filter: the one that is wanted, or the first that there is."""
     found = _File(path)
-    with in_words(path):
+    with file_errors(path):
         for number, line in json_objects(path):
             _add(found, line, f"line {number:,} of {path}", wanted, length_normalized)
     if wanted is not None and wanted not in found.filters:

@@ -22,7 +22,7 @@ from typing import Any
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.sources.arrow import arrow
 from epiloss.sources.csv import beginning
-from epiloss.sources.files import in_words
+from epiloss.sources.files import file_errors
 from epiloss.sources.logs.base import Fields, Log, as_number, as_table, plain_text, shown_names
 from epiloss.sources.logs.names import CONFIDENCE, CORRECT, first_of
 from epiloss.sources.size_limits import check_claim
@@ -248,7 +248,7 @@ def _of_tokens(output: Any) -> float | None:
 
 
 def _samples(path: str) -> Iterator[Mapping[str, Any]]:
-    with in_words(path, _BROKEN):
+    with file_errors(path, _BROKEN):
         if is_inspect_archive(path):
             yield from _of_archive(path)
         else:
