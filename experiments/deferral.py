@@ -1,11 +1,11 @@
-"""Which rows to defer: by the excess risk of each row, against deferring those of an undecided score.
+"""Which rows to defer: those with the largest excess risk, or those with undecided scores.
 
     python experiments/deferral.py
 
-Simulations know the true excess of each row: the mean of the 10% that are deferred is held against that
-of the best 10%. On real data one half of the rows teaches a second opinion, a boosted model. In the
-other half 10% of the rows are deferred, to that model or to somebody who knows, and labels tell how much
-less decisions cost per 1,000 rows.
+In simulations the true excess risk of each row is known: its mean over the 10% of rows that are deferred
+is compared with that of the best 10%. On real data, a boosted model is trained on one half of the rows as
+a second opinion. In the other half, 10% of the rows are deferred, to that model or to a person who knows
+the answer, and the labels show how much this saves per 1,000 rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Drawn = tuple[Floats, NDArray[np.int64], Floats, Floats]  # features, labels, sc
 
 @dataclass(frozen=True)
 class Simulated:
-    """The mean true excess of what is deferred, as a part of that of the best choice."""
+    """The mean true excess risk of the deferred rows, as a share of that of the best choice."""
 
     problem: str
     n: int
@@ -52,7 +52,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Saved:
-    """What deferral saves per 1,000 rows by either order, and the difference with its standard error."""
+    """Savings of deferral per 1,000 rows by either ranking, and their difference."""
 
     data: str
     rows: int
@@ -66,7 +66,7 @@ class Saved:
 
 
 def one_segment(n: int, generator: np.random.Generator) -> Drawn:
-    """Draw rows of which a fifth, found by two features, have other probabilities than their scores."""
+    """Draw rows whose scores are wrong in one fifth, which two features define."""
     X = generator.normal(size=(n, 6))
     scores = generator.beta(2, 3, n)
     off = np.where((X[:, 0] > 0.5) & (X[:, 1] < 0.4), np.where(X[:, 2] > 0, 0.25, -0.25), 0.0)
@@ -75,7 +75,7 @@ def one_segment(n: int, generator: np.random.Generator) -> Drawn:
 
 
 def perturbed(**options: Any) -> Callable[[int, np.random.Generator], Drawn]:
-    """Return how rows of the paper's simulation are drawn."""
+    """Return a function that draws rows of the paper's simulation."""
 
     def draw(n: int, generator: np.random.Generator) -> Drawn:
         sample = Sigmoid(**options).sample(n, random_state=generator)
@@ -88,17 +88,17 @@ PROBLEMS: Mapping[str, Callable[[int, np.random.Generator], Drawn]] = {
     "one segment is wrong": one_segment,
     "wrong far from 1/2": perturbed(perturbation="step", optimal_accuracy=True),
     "wrong near 1/2, smooth": perturbed(perturbation="smooth"),
-    "wrong near 1/2, alike at equal scores": perturbed(perturbation="step"),
+    "wrong near 1/2, a function of the score": perturbed(perturbation="step"),
 }
 
 
 def top(order: Floats, share: float = SHARE) -> NDArray[np.int64]:
-    """Return the rows of the largest values."""
+    """Return the rows with the largest values."""
     return np.asarray(np.argsort(-order, kind="stable")[: round(share * len(order))], np.int64)
 
 
 def simulated(problem: str, n: int, repetitions: int, seed: int) -> Simulated:
-    """Return how much of the excess that could be deferred is."""
+    """Return the share of the largest possible excess risk that is deferred."""
     parts = []
     for repetition in range(repetitions):
         key = (list(PROBLEMS).index(problem), n, repetition)
@@ -125,13 +125,13 @@ def second_opinion(X: Any, y: NDArray[np.int64]) -> Any:
 
 
 def paid(acted_on: Floats, y: NDArray[np.int64], cost_fn: float) -> Floats:
-    """Return what each decision costs, where a false positive costs 1."""
+    """Return the cost of each decision; a false positive costs 1."""
     acts = acted_on >= 1 / (1 + cost_fn)
     return np.asarray(np.where(acts, 1.0 * (y == 0), cost_fn * (y == 1)), float)
 
 
 def on_real_data(name: str, folder: Path, seed: int) -> list[Saved]:
-    """Return what deferral saves on one half of the rows of a data set."""
+    """Return the savings of deferral on one half of the rows of a data set."""
     columns, y, scores = next(one for one in REAL if one.name == name).load(folder)
     X = pd.DataFrame(columns)
     order = np.random.default_rng(seed).permutation(len(y))
@@ -144,11 +144,11 @@ def on_real_data(name: str, folder: Path, seed: int) -> list[Saved]:
         found = result.excess_risk(cost_fp=1.0, cost_fn=cost_fn)
         near = -np.abs(scores - 1 / (1 + cost_fn))
         now = paid(scores, y, cost_fn)
-        # rows of no excess come in the order of their risk
+        # rows without excess risk are ranked by their risk
         excess = found["excess_risk"] + 1e-9 * found["risk"]
         for who, risk, saved in (
             ("a boosted model", excess, now - paid(opinion, y, cost_fn)),
-            ("one who knows", found["risk"], now),
+            ("a person who knows", found["risk"], now),
         ):
             chosen = [np.isin(np.arange(len(y)), top(one)) for one in (risk, near)]
             by_risk, by_score = (1000 * np.where(one, saved, 0.0) for one in chosen)
@@ -175,8 +175,8 @@ def as_table(lines: Sequence[Simulated], saved: Sequence[Saved]) -> str:
     ]
     text += [
         "",
-        "| data | rows | a false negative costs | deferred to | cost of all rows | saved, by risk "
-        "| saved, by score | difference |",
+        "| data | rows | cost of a false negative | deferred to | cost of all rows | saved by risk "
+        "| saved by score | difference |",
         "|---|---|---|---|---|---|---|---|",
     ]
     text += [
@@ -189,7 +189,7 @@ def as_table(lines: Sequence[Simulated], saved: Sequence[Saved]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run both parts, print the tables and save them."""
-    parser = argparse.ArgumentParser(description="Which rows to defer: by excess risk, or by the score.")
+    parser = argparse.ArgumentParser(description="Defer rows by excess risk or by score.")
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of downloaded data")

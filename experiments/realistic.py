@@ -1,11 +1,11 @@
-"""Whether the calibration loss and the region test hold on the scores that people have.
+"""Whether the calibration loss and the region test hold on realistic scores.
 
     python experiments/realistic.py --repetitions 200
 
-Every repetition draws rows of a setting in which the calibration curve is known and there is no grouping
-loss, and audits them. Printed are the bias of the calibration loss, how often its interval and the
-score's hold the truth, how often the region test finds a grouping loss (its level is 5%), and how often
-the verdict is to repair. After a recalibration the truth is that of the maps of this very repetition.
+Every repetition draws rows with a known calibration curve and without grouping loss, and audits them.
+The table shows the bias of the calibration loss, how often its interval and that of the score cover the
+truth, how often the region test finds a grouping loss (its level is 5%), and how often the verdict is to
+repair. After a recalibration, the truth is that of the recalibration maps of this repetition.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from realistic_settings import SETTINGS, Rows, Setting
 from repetitions import as_csv, repeated
 
 SIZES = (500, 2_000, 10_000)
-REFERENCE_ROWS = 400_000  # of which the truth is the mean
-UNIT = 1e-4  # of the printed table; the CSV is in plain units
+REFERENCE_ROWS = 400_000  # the truth is the mean over these rows
+UNIT = 1e-4  # of the printed table; the CSV file has plain units
 NAN = float("nan")
-COVERAGE, LEVEL, FALSE_REPAIR = (0.92, 0.985), 0.065, 0.05  # what is asked for
+COVERAGE, LEVEL, FALSE_REPAIR = (0.92, 0.985), 0.065, 0.05  # the targets
 
 
 @dataclass(frozen=True)
 class Task:
-    """One sample of a setting, with a seed of its own whatever else is run."""
+    """One sample of a setting; its random stream does not depend on the other tasks."""
 
     setting: str
     n: int
@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Found:
-    """What one audit told, beside the truth."""
+    """The result of one audit, and the truth."""
 
     task: Task
     calibration_loss: Estimate
@@ -63,7 +63,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Line:
-    """One setting and number of rows over the repetitions; NaN where a column has no meaning."""
+    """One setting and number of rows, over the repetitions; NaN for columns that do not apply."""
 
     setting: str
     n: int
@@ -81,7 +81,7 @@ class Line:
 
     @property
     def misses(self) -> str:
-        """What was asked for and not met, beyond two standard errors of a frequency."""
+        """The targets that are missed by more than two standard errors."""
 
         def slack(share: float) -> float:
             return 2 * float(np.sqrt(share * (1 - share) / self.repetitions))
@@ -97,14 +97,14 @@ class Line:
 
 
 class _Recorder:
-    """A recalibrator that keeps the maps that it learned."""
+    """A recalibrator that keeps its fitted maps."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.maps: list[IsotonicRecalibrator | SigmoidRecalibrator] = []
 
     def __deepcopy__(self, memo: object) -> _Recorder:
-        return self  # so that the maps are found again
+        return self  # so that the maps of copies are kept too
 
     def fit(self, scores: Floats, labels: Floats) -> None:
         """Learn a map."""
@@ -112,7 +112,7 @@ class _Recorder:
         self.maps.append(new.fit(scores, labels))
 
     def predict(self, scores: Floats) -> Floats:
-        """Return scores by the last map."""
+        """Apply the last map."""
         return self.maps[-1].predict(scores)
 
 
@@ -139,7 +139,7 @@ def _losses_after(setting: str, maps: Sequence[IsotonicRecalibrator | SigmoidRec
     found = []
     for one in maps:
         scores = one.predict(rows.scores)
-        # a map that is flat joins scores, whose rate is then that of all
+        # where a map is flat, several scores become one, with their common rate
         _, place = np.unique(scores, return_inverse=True)
         c = (np.bincount(place, rows.c) / np.bincount(place))[place]
         found.append(_means(rule, scores, c, None))
@@ -184,7 +184,7 @@ def _audited(task: Task, setting: Setting, rows: Rows, seed: int) -> Found:
         truth,
         audit.score,
         score,
-        # a map that is flat in places leaves a grouping loss: its level is not told
+        # where a map is flat there is a grouping loss, so rejecting is not an error
         NAN if pvalue is None or setting.recalibrate == "isotonic" else pvalue,
         audit.verdict.kind == "repair",
     )
@@ -214,15 +214,15 @@ def _line(setting: str, n: int, runs: Sequence[Found]) -> Line:
         bias_stderr=sd / float(np.sqrt(len(runs))),
         sd=sd,
         stderr_ratio=float(np.sqrt(np.nanmean(stderr**2))) / sd if sd > 0 else NAN,
-        coverage=float(np.mean([_holds(*pair) for pair in pairs])),
+        coverage=float(np.mean([_covers(*pair) for pair in pairs])),
         above=float(np.mean([one.low is not None and one.low > true for one, true in pairs])),
         level=NAN if np.isnan(pvalue).all() else float(np.mean(pvalue <= 0.05)),
         repair=float(np.mean([one.repair for one in runs])),
-        score_coverage=float(np.mean([_holds(one.score, one.true_score) for one in runs])),
+        score_coverage=float(np.mean([_covers(one.score, one.true_score) for one in runs])),
     )
 
 
-def _holds(estimate: Estimate, truth: float) -> bool:
+def _covers(estimate: Estimate, truth: float) -> bool:
     low, high = estimate.low, estimate.high
     return low is not None and high is not None and low <= truth <= high
 
@@ -231,9 +231,9 @@ def as_table(lines: Sequence[Line]) -> str:
     """Return the table that is printed."""
     width = max(len(line.setting) for line in lines)
     text = [
-        "Losses x 1e-4. cover: intervals that hold the truth, of the calibration loss and of the score;",
+        "Losses x 1e-4. cover, score: coverage of the intervals of calibration loss and score;",
         "above: intervals above the truth; se/sd: standard errors over the spread of the errors;",
-        "level: region tests that reject at 5%; repair: verdicts. There is no grouping loss.",
+        "level: region tests that reject at 5%; repair: such verdicts. There is no grouping loss.",
         f"{'':{width}} {'rows':>6} {'runs':>4} {'true':>7} {'bias ± se':>15} {'se/sd':>6} {'cover':>6} "
         f"{'above':>6} {'level':>6} {'repair':>6} {'score':>6}",
     ]
@@ -244,7 +244,7 @@ def as_table(lines: Sequence[Line]) -> str:
         row = f"{line.setting:{width}} {line.n:>6} {line.repetitions:>4} {line.truth / UNIT:7.2f} {bias}"
         text.append(f"{row} {shown}  {line.misses}".rstrip())
     missed = sum(bool(line.misses) for line in lines)
-    return "\n".join([*text, f"{missed} of {len(lines)} cells miss what is asked for."])
+    return "\n".join([*text, f"{missed} of {len(lines)} cells miss the targets."])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -258,7 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="ROWS")
-    parser.add_argument("--method", default="partition", help="as of the audit; it decides the verdict")
+    parser.add_argument(
+        "--method", default="partition", help="method of the audit, which determines the verdict"
+    )
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")

@@ -1,8 +1,8 @@
-"""Scores that people have, with known truth: few values, jumps, clusters, weights, rare outcomes.
+"""Realistic scores with known truth: few values, jumps, clusters, weights, rare outcomes.
 
-Each setting draws rows whose calibrated score ``C = E[Y | S]`` is known, and whose true probability is
-``C``: there is no grouping loss, so that any that is found is a false finding. The first feature is what
-the score was made of; the others are noise, or belong to a cluster.
+Each setting draws rows whose calibrated score ``C = E[Y | S]`` is known. ``C`` is also the true
+probability, so there is no grouping loss and any that is found is a false positive. The score depends on
+the first feature; the others are noise, or are shared within a cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Setting:
 def labelled(
     u: Floats, scores: Floats, c: Floats, generator: np.random.Generator, chance: Floats | None = None
 ) -> Rows:
-    """Return rows with labels; ``chance`` are uniform numbers, of which the small ones make a 1."""
+    """Return rows with labels, which are 1 if the uniform number ``chance`` is below ``c``."""
     n = len(u)
     chance = generator.random(n) if chance is None else chance
     X = np.column_stack([u, generator.normal(size=(n, N_NOISE))])
@@ -55,7 +55,7 @@ def labelled(
 
 
 def smooth(n: int, generator: np.random.Generator, *, stretch: float = 1.0) -> Rows:
-    """Draw logistic scores, whose log-odds are ``stretch`` times too large."""
+    """Draw logistic scores with log-odds that are ``stretch`` times too large."""
     u = generator.normal(size=n)
     return labelled(u, expit(stretch * u), expit(u), generator)
 
@@ -67,8 +67,8 @@ def by_curve(n: int, generator: np.random.Generator, *, curve: Curve) -> Rows:
 
 
 def leaves(n: int, generator: np.random.Generator, *, n_values: int, off: float = 0.08) -> Rows:
-    """Draw scores of tree leaves; the rates of leaves differ from their scores, each by itself."""
-    # the leaves of one tree: the same in every sample
+    """Draw scores of tree leaves; the rate of each leaf differs from its score independently."""
+    # one tree, with the same leaves in every sample
     tree = np.random.default_rng(n_values)
     value = np.sort(tree.uniform(0.05, 0.95, n_values))
     rate = np.clip(value + off * tree.standard_normal(n_values), 0.02, 0.98)
@@ -85,7 +85,7 @@ def tenths(n: int, generator: np.random.Generator) -> Rows:
 
 
 def staircase(n: int, generator: np.random.Generator) -> Rows:
-    """Draw scores of an isotonic map: steps of unequal height and mass; the rates are between them."""
+    """Draw scores of an isotonic map, with steps of unequal height and mass."""
     tree = np.random.default_rng(40)
     edges = np.sort(tree.beta(0.7, 0.7, 40))
     value = np.sort(tree.random(41))
@@ -95,7 +95,7 @@ def staircase(n: int, generator: np.random.Generator) -> Rows:
 
 
 def mixed(n: int, generator: np.random.Generator) -> Rows:
-    """Draw continuous scores, a third of them replaced by three values with rates of their own."""
+    """Draw continuous scores, and replace a third of them by three values with their own rates."""
     u = generator.random(n)
     atom = generator.integers(0, 9, n)
     scores = np.where(atom < 3, np.array([0.05, 0.3, 0.62])[np.minimum(atom, 2)], u)
@@ -104,14 +104,14 @@ def mixed(n: int, generator: np.random.Generator) -> Rows:
 
 
 def piled(n: int, generator: np.random.Generator) -> Rows:
-    """Draw scores of which a third are exactly 0 or 1, which are too sure."""
+    """Draw scores of which a third are exactly 0 or 1, and overconfident."""
     u = generator.normal(size=n)
     scores = np.clip(0.5 + 0.6 * u, 0, 1)
     return labelled(u, scores, 0.1 + 0.8 * scores, generator)
 
 
 def jump(s: Floats) -> Floats:
-    """Return rates that fall from 0.5 on: those are acted upon."""
+    """Return rates that drop at a score of 0.5, as if an intervention started there."""
     return np.where(s < 0.5, s, 0.6 * s)
 
 
@@ -134,14 +134,14 @@ def clustered(
     size: int = 10,
     unequal: bool = False,
 ) -> Rows:
-    """Draw clusters that share a score, features or neither; labels depend on each other by ``icc``."""
+    """Draw clusters that share a score, features or neither, with correlated labels (``icc``)."""
     sizes = np.full(n // size + 1, size)
     if unequal:
         sizes = 1 + generator.negative_binomial(0.5, 0.5 / (size - 0.5), n)
     cluster = np.repeat(np.arange(len(sizes)), sizes)[:n]
     of_cluster = generator.normal(size=(len(sizes), 1 + N_NOISE))[cluster]
     u = of_cluster[:, 0] if shared == "score" else generator.normal(size=n)
-    # two rows of a cluster have one chance with probability icc
+    # two rows of a cluster share their uniform number with probability icc
     common = generator.random(n) < np.sqrt(icc)
     chance = np.where(common, generator.random(len(sizes))[cluster], generator.random(n))
     rows = labelled(u, expit(1.3 * u), expit(u), generator, chance)
@@ -151,19 +151,19 @@ def clustered(
 
 
 def survey(n: int, generator: np.random.Generator, *, cv: float) -> Rows:
-    """Draw rows with log-normal weights of this coefficient of variation, which depend on nothing."""
+    """Draw rows with independent log-normal weights of this coefficient of variation."""
     rows = smooth(n, generator, stretch=1.4)
     return replace(rows, weights=np.exp(np.sqrt(np.log1p(cv**2)) * generator.normal(size=n)))
 
 
 def importance(n: int, generator: np.random.Generator, *, cv: float) -> Rows:
-    """Draw rows with weights to another mean of the score's log-odds."""
+    """Draw rows with importance weights for another mean of the score's log-odds."""
     rows = smooth(n, generator, stretch=1.4)
     return replace(rows, weights=np.exp(np.sqrt(np.log1p(cv**2)) * rows.X[:, 0]))
 
 
 def down_sampled(n: int, generator: np.random.Generator, *, kept: float = 0.05) -> Rows:
-    """Draw all positives and some negatives of a rare outcome; weights make up for those left out."""
+    """Draw all positives and some negatives of a rare outcome, with compensating weights."""
     all_rows = rare(int(6 * n), generator, base=0.05)
     rows = np.flatnonzero((all_rows.y > 0) | (generator.random(6 * n) < kept))[:n]
     weights = np.where(all_rows.y[rows] > 0, 1.0, 1 / kept)
@@ -171,7 +171,7 @@ def down_sampled(n: int, generator: np.random.Generator, *, kept: float = 0.05) 
 
 
 def rare(n: int, generator: np.random.Generator, *, base: float, stretch: float = 1.0) -> Rows:
-    """Draw rows with about this share of positives; ``stretch`` is around the base rate."""
+    """Draw rows with about this share of positives; ``stretch`` scales log-odds around it."""
     u = generator.normal(size=n)
     centre = logit(base) - 0.5
     return labelled(u, expit(centre + stretch * u), expit(centre + u), generator)
@@ -209,10 +209,10 @@ SETTINGS: Mapping[str, Setting] = {
     "5% positive": Setting(partial(rare, base=0.05)),
     "1% positive": Setting(partial(rare, base=0.01)),
     "0.1% positive": Setting(partial(rare, base=0.001)),
-    "1% positive, too sure": Setting(partial(rare, base=0.01, stretch=1.5)),
+    "1% positive, overconf.": Setting(partial(rare, base=0.01, stretch=1.5)),
     "5% positive, log-loss": Setting(partial(rare, base=0.05), rule="log"),
     "1% positive, log-loss": Setting(partial(rare, base=0.01), rule="log"),
-    "1%, too sure, log-loss": Setting(partial(rare, base=0.01, stretch=1.5), rule="log"),
+    "1%, overconf., log-loss": Setting(partial(rare, base=0.01, stretch=1.5), rule="log"),
     "after sigmoid": Setting(partial(smooth, stretch=1.5), recalibrate="sigmoid"),
     "after isotonic": Setting(partial(smooth, stretch=1.5), recalibrate="isotonic"),
     "jump, after isotonic": Setting(partial(by_curve, curve=jump), recalibrate="isotonic"),
