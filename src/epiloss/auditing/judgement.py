@@ -1,23 +1,26 @@
-"""The kind of the verdict: is a loss there, does it matter, and what is to be done about it.
+"""The kind of the verdict: whether there is a loss, whether it matters, and what to do about it.
 
-Two questions are answered apart. *Is a loss there?* The calibration loss is there if its interval lies
-above 0, the grouping loss if its test rejects at 5%. *Does it matter?* The sum of both is held against
-``tolerance`` times the score of always predicting the base rate: by default 1%, which for a balanced
-binary task and the Brier score is 0.0025, or probabilities that are off by 5 points.
+Two questions are kept apart. *Is there a loss?* A calibration loss is present if its interval lies above
+0, a grouping loss if its test rejects at 5%. *Does it matter?* The sum of both is compared with a
+threshold: ``tolerance`` times the score of always predicting the base rate. The default tolerance is 1%;
+for a balanced binary task and the Brier score, the threshold is then 0.0025, or probabilities that are
+off by 5 points.
 
 ==================================================================  ================================
 the sum of both losses                                              verdict
 ==================================================================  ================================
-matters, and is surely at least 0.7 times what matters              recalibrate, repair, or both
-is surely below what matters, on rows enough to learn from          fine; small, if a loss is there
-neither, and a loss is there                                        borderline
-neither, and none is found                                          too little data to tell
+reaches the threshold; lower limit at least 0.7 of it               recalibrate, repair, or both
+upper limit below the threshold, and enough rows to learn from      fine; small if a loss is present
+neither, and a loss is present                                      borderline
+neither, and no loss is found                                       too little data to tell
 ==================================================================  ================================
 
-A column that nearly tells the label goes before all of these: the verdict is then to check for a leak.
+If a column nearly determines the label, the verdict is to check for a leak, whatever the losses are.
 
-"Surely" is the one-sided 95% limit. To be acted on, a part of the sum must be there, and be half of what
-matters; the larger part is named first. Without features the calibration loss decides alone.
+The limits are one-sided 95% limits; the upper one takes the variance at the limit itself, because the
+variance grows with the loss. The verdict recommends an action on a part of the sum only if that
+part is present and at least half of the threshold; the larger part is named first. Without features, the
+calibration loss decides alone.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from scipy.special import ndtri
 from epiloss.auditing.leaks import Leak, find_leak
 from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.run import LEAST_EFFECTIVE
-from epiloss.estimation.inference import normal_estimate
+from epiloss.estimation.inference import loss_estimate, normal_estimate
 from epiloss.input.problem import RegionSource
+from epiloss.scoring import Brier, LogLoss
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
@@ -41,33 +45,35 @@ FINE, SMALL, BORDERLINE, UNCLEAR = "fine", "small", "borderline", "unclear"
 LEAK = "leak"
 RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate-and-repair"
 LEVEL = 0.05
-LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # of the rarer kind, below which entropies have a bias
-_SURELY, _PART = 0.7, 0.5  # of what matters: what a loss to act on surely is, and a part of it
+LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # rows with the rarer label; entropies of fewer are biased
+_LOWER_LIMIT, _PART = 0.7, 0.5  # fractions of the threshold that the sum and each part must reach
 _ONE_SIDED = float(ndtri(1 - LEVEL))
-_LEARNED = 100  # rows times loss over score: ten standard errors to one who knows where to look
+# Rows times loss over score. At this value, a loss is ten standard errors for an oracle that knows where
+# to look, and learners find most of it.
+_ENOUGH_TO_LEARN = 100
 _MOST_FACTOR, _FEW_ROWS = 1e4, 100
 
 
 def judged(audit: Audit) -> Judgement:
-    """Hold the losses of an audit against what matters."""
+    """Compare the losses of an audit with the threshold from which losses matter."""
     return Judgement(audit, float(audit.options["tolerance"] * audit.uninformed))
 
 
 def kind_of(audit: Audit) -> str:
-    """Return the kind of the verdict alone, without searching for what its sentence names."""
+    """Return the kind of the verdict without its sentence, for which segments would be searched."""
     return judged(audit).kind()
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is known of an audit's losses, held against what ``matters``."""
+    """The losses of an audit, compared with the threshold ``matters``."""
 
     audit: Audit
     matters: float
 
     @property
     def by(self) -> Audit:
-        """The audit, or that by a column of subgroups, whose grouping loss is the largest found."""
+        """The audit with the largest grouping loss: the whole, or that of a column of subgroups."""
         found = [one for one in self.audit.subgroups.values() if is_there(one.grouping_loss)]
         return max([self.audit, *found], key=lambda one: one.grouping_loss.value)
 
@@ -95,30 +101,45 @@ class Judgement:
 
     @property
     def low(self) -> float:
-        """What the sum surely is at least; itself where its error is not known."""
+        """The lower limit of the sum; its value if there is no standard error."""
         return self.total.value - _ONE_SIDED * (self.total.stderr or 0.0)
 
     @property
     def high(self) -> float:
-        """What the sum surely is at most; without end where its error is not known."""
-        stderr = self.total.stderr
-        return math.inf if stderr is None else self.total.value + _ONE_SIDED * stderr
+        """The upper limit of the sum; infinite if there is no standard error."""
+        value, stderr = self.total.value, self.total.stderr
+        if stderr is None:
+            return math.inf
+        high = loss_estimate(value, stderr, self._variance_per_loss(), 1 - 2 * LEVEL).high
+        return math.inf if high is None else high
+
+    def _variance_per_loss(self) -> float:
+        """Return by how much the variance of the sum grows with the sum; 0 where that is not known.
+
+        A row's influence is ``2 (Q - S) (Y - C)`` to first order for the Brier score, whose variance is
+        ``4 E[C (1 - C)]`` times the loss; for the log-loss it is twice the loss.
+        """
+        audit = self.audit
+        n = audit.n_samples if audit.effective_rows is None else audit.effective_rows
+        if audit.rule == Brier().name:
+            return 4 * audit.bounds.grouping_loss_high / n
+        return 2 / n if audit.rule == LogLoss().name else 0.0
 
     @property
     def is_blind(self) -> bool:
-        """Whether there was nothing to look for a grouping loss in."""
+        """Whether there are neither features nor subgroups to find a grouping loss with."""
         return self.audit.region_source is RegionSource.NONE and self.audit.irreducible_loss is None
 
     @property
     def is_untested(self) -> bool:
-        """Whether no level set was split, and nothing was learned without bins either."""
+        """Whether no level set was split and no estimate without bins was made either."""
         audit = self.audit
         split = len(audit.level_sets) and bool((audit.level_sets["n_regions"] > 1).any())
         return not split and audit.without_bins is None and audit.irreducible_loss is None
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether a bound by regions lies wholly below 0, and so tells nothing of the grouping loss."""
+        """Whether the bound by regions says nothing: its interval is below 0, or labels are too rare."""
         loss = self.audit.grouping_loss
         by_regions = self.audit.without_bins is None and self.audit.irreducible_loss is None
         below = loss.high is not None and loss.high < 0
@@ -127,40 +148,40 @@ class Judgement:
 
     @property
     def is_too_few(self) -> bool:
-        """Whether weights leave so few effective rows that no standard error can be trusted."""
+        """Whether the weights leave too few effective rows for standard errors."""
         effective = self.audit.effective_rows
         return effective is not None and effective < LEAST_EFFECTIVE
 
     @property
     def acts(self) -> bool:
-        """Whether something is to be done."""
-        return self.total.value >= self.matters and self.low >= _SURELY * self.matters
+        """Whether the losses are large enough to recommend an action."""
+        return self.total.value >= self.matters and self.low >= _LOWER_LIMIT * self.matters
 
     @property
     def is_below(self) -> bool:
-        """Whether the sum surely does not matter."""
+        """Whether the sum is significantly below the threshold, with enough rows to learn from."""
         return self.high < self.matters and self.audit.n_samples >= self._enough_to_learn()
 
     @property
     def is_there(self) -> bool:
-        """Whether either loss is told from 0."""
+        """Whether either loss is significantly above 0."""
         return is_there(self.audit.calibration_loss) or self.grouping_is_there
 
     @property
     def grouping_is_there(self) -> bool:
-        """Whether the grouping loss is told from 0."""
+        """Whether the grouping loss is significantly above 0."""
         return not self.is_blind and is_there(self.grouping)
 
     def _enough_to_learn(self) -> float:
-        """Return from how many rows a loss that matters is mostly learned; known groups need none."""
+        """Return the number of rows needed to learn a loss that matters; known groups need none."""
         learned = self.audit.region_source is RegionSource.LEARNED
         if not learned or not self.matters > 0 or self.audit.irreducible_loss is not None:
             return 0.0
-        return _LEARNED * self.audit.score.value / self.matters
+        return _ENOUGH_TO_LEARN * self.audit.score.value / self.matters
 
     @property
     def leak(self) -> Leak | None:
-        """A column that nearly tells the label; it is looked for once."""
+        """A column that nearly determines the label, if there is one."""
         details = self.audit.details
         if details is None:
             return None
@@ -184,11 +205,11 @@ class Judgement:
 
     @property
     def is_open(self) -> bool:
-        """Whether more rows would tell."""
+        """Whether more rows would settle the verdict."""
         return not self.is_vacuous and not self.is_below and not self.is_too_few
 
     def _action(self) -> str:
-        """Return what to do: about each part that counts, or about the larger one."""
+        """Return the action for each part that is large enough, or for the larger part."""
         calibration, grouping = self.audit.calibration_loss, self.grouping
         least = _PART * self.matters
         recalibrate = is_there(calibration) and calibration.value >= least
@@ -198,29 +219,29 @@ class Judgement:
         return REPAIR if repair else RECALIBRATE
 
     def rows_needed(self) -> int | None:
-        """Return how many rows would end what is unclear, were the losses what they seem to be."""
+        """Return how many rows would settle the verdict if the losses are as estimated."""
         n, loss, matters = self.audit.n_samples, self.total, self.matters
         if self.is_untested or n < _FEW_ROWS or not loss.stderr:
-            return None  # from so little, no number is worth telling
-        distance = loss.value - _SURELY * matters if loss.value >= matters else matters - loss.value
+            return None  # a number extrapolated from so few rows would be meaningless
+        distance = loss.value - _LOWER_LIMIT * matters if loss.value >= matters else matters - loss.value
         distance = max(distance, min(loss.stderr, matters / 4))
         factor = max((_ONE_SIDED * loss.stderr / distance) ** 2, self._enough_to_learn() / n, 1.0)
         if not factor <= _MOST_FACTOR:
             return None
-        needed = 1.2 * factor * n  # a little more, for chance
+        needed = 1.2 * factor * n  # with a margin for chance
         step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
         return int(math.ceil(needed / step) * step)
 
 
 def is_there(loss: Estimate) -> bool:
-    """Tell whether a loss is told from 0: by its test or, where there is none, by its interval."""
+    """Return whether a loss is significantly above 0, by its test or else by its interval."""
     if loss.pvalue is not None:
         return loss.pvalue <= LEVEL
     return loss.low is not None and loss.low > 0
 
 
 def labels_per_region(audit: Audit) -> float:
-    """Return how many of the rarer labels regions hold on average, where the log-loss rests on them."""
+    """Return the mean number of rarer labels per region if the log-loss is based on regions."""
     measured = audit.irreducible_loss is not None
     if audit.rule != "log" or audit.without_bins is not None or measured or not len(audit.regions):
         return math.inf
