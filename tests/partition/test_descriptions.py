@@ -17,7 +17,7 @@ from epiloss.input.features import Features
 from epiloss.partition import Partitioner, Stump, Tree
 from epiloss.partition import thresholds as words_of
 from epiloss.partition.base import LearningRows
-from epiloss.partition.descriptions import Rule, Step, Wording, rule_of
+from epiloss.partition.descriptions import Describer, Description, Step, describe
 from epiloss.partition.thresholds import shown_number
 from epiloss.scoring import Brier
 
@@ -53,7 +53,7 @@ def test_the_rule_of_a_region_holds_for_its_rows_and_no_others(
     for level, one in set(zip(level_set.tolist(), region.tolist(), strict=True)):
         path = partition.path(level, one)
         assert path is not None
-        inside = rule_of(path, fresh).holds(fresh) & (level_set == level)
+        inside = describe(path, fresh).holds(fresh) & (level_set == level)
         np.testing.assert_array_equal(inside, (level_set == level) & (region == one))
 
 
@@ -65,20 +65,20 @@ def test_bounds_on_one_feature_become_one_range() -> None:
         Step(0, False, 30.5, left=False, missing_left=False),
         Step(0, False, 47.5, left=True, missing_left=False),
     ]
-    assert str(rule_of(steps, features)) == "30.5 < age <= 47.5 and sex is f"
+    assert str(describe(steps, features)) == "30.5 < age <= 47.5 and sex is f"
 
 
 def test_missing_values_are_said_where_there_are_any() -> None:
     features = Features.read({"age": [1.5, np.nan], "sex": ["f", None]})
     low = Step(0, False, 47.5, left=True, missing_left=True)
     high = Step(0, False, 47.5, left=False, missing_left=True)
-    assert str(rule_of([low], features)) == "age <= 47.5 or missing"
-    assert str(rule_of([high], features)) == "age > 47.5"
+    assert str(describe([low], features)) == "age <= 47.5 or missing"
+    assert str(describe([high], features)) == "age > 47.5"
     known = Step(1, True, np.nan, left=False, missing_left=True)
     other = Step(1, True, 0.0, left=False, missing_left=False)
-    assert str(rule_of([other, known], features)) == "sex is neither f nor missing"
+    assert str(describe([other, known], features)) == "sex is neither f nor missing"
     unknown = Step(1, True, np.nan, left=True, missing_left=True)
-    assert str(rule_of([other, unknown], features)) == "sex is missing"
+    assert str(describe([other, unknown], features)) == "sex is missing"
 
 
 def test_a_split_on_missingness_alone_is_said_as_such() -> None:
@@ -95,11 +95,11 @@ def test_a_split_on_missingness_alone_is_said_as_such() -> None:
         "income > 3": [[high], [known, high]],
     }
     for words, paths in said.items():
-        assert [str(rule_of(path, features)) for path in paths] == [words] * len(paths)
+        assert [str(describe(path, features)) for path in paths] == [words] * len(paths)
     complete = Features.read({"income": [1.0, 2.0]})
-    assert str(rule_of([known], complete)) == "income is not missing"
+    assert str(describe([known], complete)) == "income is not missing"
     nothing = Step(0, False, np.inf, left=True, missing_left=True)
-    assert str(rule_of([nothing], features)) == "all of it"
+    assert str(describe([nothing], features)) == "all rows"
 
 
 def test_an_audit_says_where_values_are_missing() -> None:
@@ -118,11 +118,11 @@ def test_a_condition_with_or_stands_in_brackets_beside_another() -> None:
     female = Step(1, True, 0.0, left=True, missing_left=False)
     neither = [Step(1, True, code, left=False, missing_left=False) for code in (0.0, 1.0)]
     missing = Step(0, False, np.inf, left=False, missing_left=False)
-    assert str(rule_of([low, female], features)) == "(age <= 47.5 or missing) and sex is f"
+    assert str(describe([low, female], features)) == "(age <= 47.5 or missing) and sex is f"
     assert (
-        str(rule_of([*neither, low], features)) == "sex is neither f nor m and (age <= 47.5 or missing)"
+        str(describe([*neither, low], features)) == "sex is neither f nor m and (age <= 47.5 or missing)"
     )
-    assert str(rule_of([missing, female], features)) == "age is missing and sex is f"
+    assert str(describe([missing, female], features)) == "age is missing and sex is f"
 
 
 def test_moments_and_truth_values_keep_their_units() -> None:
@@ -130,7 +130,7 @@ def test_moments_and_truth_values_keep_their_units() -> None:
     features = Features.read({"when": when, "smokes": np.array([True, False])})
     noon = float(np.datetime64("2024-07-02T12:00", "us").astype(int))
     steps = [Step(0, False, noon, left=False, missing_left=False), Step(1, False, 0.5, True, False)]
-    assert str(rule_of(steps, features)) == "when is after 2024-07-02 and smokes is false"
+    assert str(describe(steps, features)) == "when is after 2024-07-02 and smokes is false"
 
 
 def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
@@ -139,7 +139,7 @@ def test_ends_that_would_look_alike_are_shown_in_more_digits() -> None:
         Step(0, False, 1_000_000.25, left=False, missing_left=False),
         Step(0, False, 1_000_000.75, left=True, missing_left=False),
     ]
-    assert str(rule_of(steps, features)) == "1,000,000.2 < x <= 1,000,000.7"
+    assert str(describe(steps, features)) == "1,000,000.2 < x <= 1,000,000.7"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_threshold_is_shown_between_the_values_it_parts(
     values: list[float], threshold: float, words: str
 ) -> None:
     step = Step(0, False, threshold, left=False, missing_left=False)
-    assert str(rule_of([step], Features.read({"c": values}))) == words
+    assert str(describe([step], Features.read({"c": values}))) == words
 
 
 @LAW
@@ -174,7 +174,7 @@ def test_the_shown_threshold_parts_the_rows_as_the_true_one_does(
     values = np.array(spread) + centre
     features = Features.read({"x": values})
     threshold = data.draw(st.floats(float(values.min()), float(values.max())))
-    words = str(rule_of([Step(0, False, threshold, left=True, missing_left=False)], features))
+    words = str(describe([Step(0, False, threshold, left=True, missing_left=False)], features))
     np.testing.assert_array_equal(meets(words, values), values <= threshold)
 
 
@@ -214,7 +214,7 @@ def test_whole_numbers_are_said_as_such_and_hold_for_the_same_rows(
         steps.append(Step(0, False, float(low), left=False, missing_left=False))
     if ends != "low":
         steps.append(Step(0, False, float(low + width), left=True, missing_left=False))
-    rule = rule_of(steps, Features.read({"x": values}))
+    rule = describe(steps, Features.read({"x": values}))
     inside = rule.holds(Features.read({"x": values}))
     if inside.any():
         np.testing.assert_array_equal(meets(str(rule), values), inside)
@@ -250,21 +250,21 @@ def test_whole_numbers_read_as_a_person_says_them(
         Step(0, False, high, left=True, missing_left=False),
     ]
     chosen = [step for step in steps if np.isfinite(step.threshold)]
-    assert str(rule_of(chosen, Features.read({"x": np.array(list(values), float)}))) == words
+    assert str(describe(chosen, Features.read({"x": np.array(list(values), float)}))) == words
 
 
 def test_one_value_that_is_not_whole_is_enough_for_inequalities() -> None:
     values = np.arange(60_000, dtype=float) % 90
     step = Step(0, False, 64.0, left=False, missing_left=False)
-    assert str(rule_of([step], Features.read({"x": values}))) == "x >= 65"
+    assert str(describe([step], Features.read({"x": values}))) == "x >= 65"
     values[41_234] = 64.5
-    assert str(rule_of([step], Features.read({"x": values}))) == "x > 64"
+    assert str(describe([step], Features.read({"x": values}))) == "x > 64"
 
 
 def test_whole_numbers_with_missing_values_stay_whole() -> None:
     features = Features.read({"x": [1.0, 2.0, 3.0, np.nan]})
     step = Step(0, False, 1.5, left=False, missing_left=False)
-    assert str(rule_of([step], features)) == "x >= 2 or missing"
+    assert str(describe([step], features)) == "x >= 2 or missing"
 
 
 def test_days_are_said_as_days() -> None:
@@ -274,7 +274,7 @@ def test_days_are_said_as_days() -> None:
     first = Step(0, False, float(np.datetime64("2024-01-01T01:00", "us").astype(int)), True, False)
     for kind in ("datetime64[D]", "datetime64[ns]"):
         features = Features.read({"day": days.astype(kind)})
-        said = [str(rule_of(path, features)) for path in ([after], [until], [after, until], [first])]
+        said = [str(describe(path, features)) for path in ([after], [until], [after, until], [first])]
         assert said == [
             "day is after 2024-03-01",
             "day is before 2024-07-03",
@@ -297,15 +297,15 @@ def test_thresholds_are_told_apart_where_no_rows_are_at_hand() -> None:
     thresholds = [1000.111, 1000.112, 1000.9]
     paths = [[Step(0, False, t, left=True, missing_left=False)] for t in thresholds]
     features = Features.read({"x": [1.0]}).description()
-    rules = Wording(features).rules(paths)
+    rules = Describer(features).describe(paths)
     shown = [float(str(rule).split()[-1].replace(",", "")) for rule in rules]
     assert len(set(shown)) == 3
     np.testing.assert_allclose(shown, thresholds, atol=0.008, rtol=0)
 
 
 def test_no_split_is_no_condition() -> None:
-    assert str(Rule((), ())) == "all of it"
-    assert Rule((), ()).holds(Features.read(np.zeros((3, 1)))).all()
+    assert str(Description((), ())) == "all rows"
+    assert Description((), ()).holds(Features.read(np.zeros((3, 1)))).all()
 
 
 @LAW
@@ -318,9 +318,9 @@ def test_a_shown_number_is_near_and_never_above(value: float, digits: int) -> No
 
 
 def test_missing_values_are_looked_for_once() -> None:
-    wording = Wording(Features.read(np.array([[1.0], [np.nan]])))
-    assert wording.has_missing(0)
-    assert wording.has_missing(0)
+    describer = Describer(Features.read(np.array([[1.0], [np.nan]])))
+    assert describer.has_missing(0)
+    assert describer.has_missing(0)
 
 
 def test_few_thresholds_are_shown_as_among_sorted_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -477,7 +477,7 @@ def test_an_estimator_that_needs_two_outcomes_leaves_a_level_set_with_one_whole(
 
 def test_a_forest_is_refused_because_it_has_a_region_per_tree() -> None:
     forest = Custom(RandomForestClassifier(3, random_state=0))
-    with pytest.raises(OptionError, match=r"one region for each of \d+ rows, got an answer of shape"):
+    with pytest.raises(OptionError, match=r"one region for each of \d+ rows, got an array of shape"):
         assigned(forest, random_rows(16, 60))
 
 
@@ -502,7 +502,7 @@ class FitOnly:
     ],
 )
 def test_what_is_no_partition_is_refused(wrong: Any) -> None:
-    words = "partition must be 'tree', 'stump', 'kmeans', one of epiloss.partition .* or an object"
+    words = "partition must be 'tree', 'stump', 'kmeans', a partitioner of epiloss.partition .* or an object"
     with pytest.raises(OptionError, match=words):
         resolve_partition(wrong)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from epiloss.input.features import Features
-from epiloss.partition.descriptions import rule_of
+from epiloss.partition.descriptions import describe
 from epiloss.segments.columns import coded_columns, rounded
 
 
@@ -24,7 +24,7 @@ def test_a_side_holds_the_rows_that_its_split_says() -> None:
     features = table()
     for column in coded_columns(features, 50):
         for side in column.sides:
-            rule = rule_of([side.step], features)
+            rule = describe([side.step], features)
             assert (rule.holds(features) == side.allowed[column.codes]).all(), str(rule)
 
 

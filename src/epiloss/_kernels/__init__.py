@@ -1,1 +1,1 @@
-"""Inner loops on arrays, in C with a NumPy reference of the same bits."""
+"""Inner loops on arrays, in C, with a NumPy reference that gives identical results."""

@@ -1,9 +1,9 @@
-/* Boosted histogram trees on one-byte codes: many small trees, each of what the ones before have left.
+/* Gradient-boosted histogram trees on one-byte codes.
  *
- * boosting.py says the same in NumPy and gives the same bits: gradients and hessians are summed as whole
- * numbers, and gains, values and probabilities are computed by the same floating-point operations in the
- * same order (built with -ffp-contract=off). The sums of a code are one number, hessians in the upper 32
- * bits and gradients in the lower; units are powers of 2 in which no sum can leave its bits.
+ * boosting.py is the NumPy version, with identical results: gradients and hessians are summed as
+ * integers, and gains, values and probabilities are computed by the same floating-point operations in the
+ * same order (built with -ffp-contract=off). The sums of a code are packed into one number, hessians in
+ * the upper 32 bits and gradients in the lower. Units are powers of 2 such that no sum overflows.
  */
 #include <math.h>
 #include <stdint.h>
@@ -11,32 +11,32 @@
 
 #include "_kernel.h"
 
-#define AT_ONCE 4       /* columns that are looked at together */
-#define BITS 30         /* of the largest sum */
+#define AT_ONCE 4       /* columns that are processed together */
+#define BITS 30         /* bits of the largest sum */
 #define MOST_LEAVES 64  /* of a tree */
 #define SMALLER 0x1p-16
 #define ROWS_AT_ONCE 256
 #define ROWS_IN_CACHE 8192
-#define LANES 16 /* codes that are looked at together */
-#define TINY 1e-6f /* part of what a leaf explains that a split must add */
-#define NUMBERS 63 /* codes but for that of missing values */
+#define LANES 16 /* codes that are processed together */
+#define TINY 1e-6f /* minimum gain of a split, relative to what its leaf explains */
+#define NUMBERS 63 /* number of codes without that of missing values */
 
 typedef int64_t Sums;
 
 static inline int32_t gradients(Sums sums) { return (int32_t)(uint32_t)sums; }
-/* In units in which the square times a hessian is no infinite float. */
+/* Scale a gradient such that its square times a hessian does not overflow a float. */
 static inline float smaller(int32_t g) { return (float)g * (float)SMALLER; }
 
 static inline int32_t hessians(Sums sums) { return (int32_t)((sums - gradients(sums)) >> 32); }
 
-/* A node: a leaf has no left child (-1); the right child is next to the left one. */
+/* A node; a leaf has no left child (-1). The right child follows the left one. */
 typedef struct {
     double value;
     int32_t left, feature;
     uint8_t code, missing_left;
 } BoostNode;
 
-/* A leaf that may be split, and the best split known of it. */
+/* A leaf that may be split, and its best split so far. */
 typedef struct {
     int64_t first, n;
     Sums all, left;
@@ -51,11 +51,11 @@ typedef struct {
     int64_t stride, n_columns;
     Sums *own, *bins;
     int32_t *rows, *spare;
-    const uint8_t *last; /* code of a value in each column */
+    const uint8_t *last; /* highest code in each column, apart from missing values */
     double ridge, least;
 } Ground;
 
-/* The place of the lowest bit that is set; there is one. */
+/* Return the index of the lowest bit that is set; bits must not be 0. */
 static inline int lowest_bit(uint64_t bits) {
 #if defined(__GNUC__)
     return __builtin_ctzll(bits);
@@ -66,10 +66,10 @@ static inline int lowest_bit(uint64_t bits) {
 #endif
 }
 
-/* Round to a whole number, to even ones from the middle; of sizes below 2^51. */
+/* Round to the nearest integer, ties to even; the absolute value must be below 2^51. */
 static inline double rounded(double x) { return (x + 0x1.8p52) - 0x1.8p52; }
 
-/* e^x by basic operations only, so that every implementation has the same bits. */
+/* e^x by basic operations, which give the same result on every machine. */
 static double plain_exp(double x) {
     const double k = rounded(x * 1.4426950408889634);
     const double f = (x - k * 0.693145751953125) - k * 1.4286068203094172e-06;
@@ -83,7 +83,7 @@ static double plain_expit(double x) {
     return 1.0 / (1.0 + plain_exp(-near));
 }
 
-/* Return the unit, as its inverse, in which the sum of n numbers of at most this size has its bits. */
+/* Return the inverse of the unit in which the sum of n numbers of at most this size fits into BITS. */
 static double units(int64_t n, double largest) {
     int exponent = 0;
     if (!(largest > 0.0)) return 1.0;
@@ -91,7 +91,7 @@ static double units(int64_t n, double largest) {
     return ldexp(1.0, BITS - exponent);
 }
 
-/* Add up the rows of each code, in four columns at a time. */
+/* Add up the rows of each code in four columns at a time. */
 static void count_four(Sums (*bins)[CODES], const Ground *all, const int32_t *columns,
                        const int32_t *rows, int64_t n) {
     const uint8_t *a = all->codes + columns[0] * all->stride, *b = all->codes + columns[1] * all->stride;
@@ -117,9 +117,9 @@ static void count(const Ground *all, Sums *bins, const int32_t *rows, int64_t n)
     }
 }
 
-/* What splits of a leaf at so many codes (a multiple of LANES) would add to what it explains, where both
- * sides have weight enough, as the bits of floats: positive ones are in the order of whole numbers, and
- * loops without branches take many at once. Returns the largest. */
+/* Compute the gain of splits of a leaf at n_codes codes (a multiple of LANES), or -1 if a side has too
+ * little weight; return the largest. Gains are the bits of floats: positive floats sort like integers,
+ * so that the loops have no branches and are vectorised. */
 WIDE static int32_t gains(const Sums *left, int n_codes, Sums whole, float ridge, float least,
                           int32_t *gain) {
     const float g = smaller(gradients(whole)), h = (float)hessians(whole), base = g * g / (h + ridge);
@@ -138,12 +138,12 @@ WIDE static int32_t gains(const Sums *left, int n_codes, Sums whole, float ridge
     return top;
 }
 
-/* Find the best split of a leaf. On a tie the first column wins, then missing values on the right, then
- * the lowest code. */
+/* Find the best split of a leaf. Of equal gains, the first column is chosen, then missing values on the
+ * right, then the lowest code. */
 static void scan(const Ground *all, Leaf *leaf) {
     const float g = smaller(gradients(leaf->all)), h = (float)hessians(leaf->all);
     const float ridge = (float)all->ridge, least = (float)all->least;
-    leaf->gain = TINY * (g * g / (h + ridge)); /* less is rounding */
+    leaf->gain = TINY * (g * g / (h + ridge)); /* smaller gains are rounding errors */
     leaf->column = -1;
     for (int64_t j = 0; j < all->n_columns; j++) {
         const Sums *bins = all->bins + (leaf->place * all->n_columns + j) * CODES;
@@ -170,7 +170,7 @@ static void scan(const Ground *all, Leaf *leaf) {
     }
 }
 
-/* Move the rows of a leaf that go left to its front, in their order; return how many they are. */
+/* Move the rows of a leaf that go left to its front, in stable order; return their number. */
 static int64_t divide(const Ground *all, const Leaf *leaf) {
     const uint8_t *column = all->codes + all->columns[leaf->column] * all->stride;
     int32_t *rows = all->rows + leaf->first;
@@ -195,7 +195,7 @@ static Leaf leaf_at(int64_t first, int64_t n, Sums all, int64_t node, int32_t de
     return leaf;
 }
 
-/* Look for the best splits of two children; the bins of their parent become those of the larger one. */
+/* Find the best splits of two children; the bins of their parent become those of the larger one. */
 static void survey(const Ground *all, Leaf *a, Leaf *b, int32_t parent, int32_t place) {
     Leaf *small = a->n <= b->n ? a : b, *large = a->n <= b->n ? b : a;
     const int64_t width = all->n_columns * CODES;
@@ -212,7 +212,7 @@ static void survey(const Ground *all, Leaf *a, Leaf *b, int32_t parent, int32_t 
     scan(all, large);
 }
 
-/* Grow one tree, whose leaves are split in the order of what that explains; return its leaves. */
+/* Grow one tree by splitting the leaf with the largest gain first; return the number of leaves. */
 static int64_t grow(const Ground *all, Leaf *leaves, BoostNode *nodes, int64_t most, int64_t deepest,
                     double worth) {
     const BoostNode none = {0.0, -1, 0, 0, 0};
@@ -236,7 +236,7 @@ static int64_t grow(const Ground *all, Leaf *leaves, BoostNode *nodes, int64_t m
         Leaf a = leaf_at(leaf.first, n_left, leaf.left, n_nodes, leaf.depth + 1);
         Leaf b = leaf_at(leaf.first + n_left, leaf.n - n_left, leaf.all - leaf.left, n_nodes + 1,
                          leaf.depth + 1);
-        /* the children of the last split stay leaves */
+        /* The children of the last split remain leaves. */
         if (n_leaves + 1 < most && a.depth < deepest)
             survey(all, &a, &b, leaf.place, (int32_t)n_leaves);
         leaves[best] = a;
@@ -246,7 +246,7 @@ static int64_t grow(const Ground *all, Leaf *leaves, BoostNode *nodes, int64_t m
     return n_leaves;
 }
 
-/* The gradient and the hessian of each row. */
+/* Compute the gradient and the hessian of each row. */
 static void slopes(int64_t n, const double *target, const double *weight, const double *offset,
                    const double *total, double *g, double *h) {
     if (!offset)
@@ -271,7 +271,7 @@ static void largest_sizes(int64_t n, const double *g, const double *h, double *l
     }
 }
 
-/* Put gradient and hessian of each row into one number, in units of either; return the sum. */
+/* Pack gradient and hessian of each row into one number, in their units; return the sum. */
 static Sums put_together(int64_t n, const double *g, const double *h, const double *largest, Sums *own,
                          int32_t *rows) {
     const double of_g = units(n, largest[0]), of_h = units(n, largest[1]);
@@ -285,7 +285,7 @@ static Sums put_together(int64_t n, const double *g, const double *h, const doub
     return sum;
 }
 
-/* The highest code of a value in each column. */
+/* Find the highest code of each column, apart from missing values. */
 static void last_codes(const Ground *all, int64_t n, uint8_t *last) {
     for (int64_t j = 0; j < all->n_columns; j++) {
         const uint8_t *column = all->codes + all->columns[j] * all->stride;
@@ -298,12 +298,12 @@ static void last_codes(const Ground *all, int64_t n, uint8_t *last) {
     }
 }
 
-/* Boost n_trees trees. Without offset the target is a residual in units of the weight: trees are fitted
- * to target - weight * total with hessian weight. With offset (log-odds) the target is a label, and trees
- * climb the weighted log-likelihood. total, the sum of the trees for each row, begins with what it holds.
+/* Boost n_trees trees. Without offset, the loss is quadratic: the gradient is target - weight * total and
+ * the hessian weight. With an offset of log-odds, target is a label and the loss is the weighted
+ * log-loss. total is the sum of the trees for each row; it is updated in place.
  *
- * settings: rate, ridge, least hessian of a leaf (more than 0), least gain of a split. slope: (2, n);
- * last: a byte a column; bins: (leaves, columns, 64); nodes: (trees, 2 leaves - 1). */
+ * settings: learning rate, ridge, minimum hessian of a leaf (above 0), minimum gain of a split.
+ * slope: (2, n); last: one byte per column; bins: (leaves, columns, 64); nodes: (trees, 2 leaves - 1). */
 EXPORT void epiloss_boost(const uint8_t *codes, int64_t stride, const int32_t *columns,
                           int64_t n_columns, int64_t n, const double *target, const double *weight,
                           const double *offset, double *total, const double *settings, int64_t n_trees,
@@ -332,7 +332,7 @@ EXPORT void epiloss_boost(const uint8_t *codes, int64_t stride, const int32_t *c
     }
 }
 
-/* What the best split of all rows by each column alone explains. */
+/* Compute the gain of the best single split of all rows by each column. */
 EXPORT void epiloss_single_splits(const uint8_t *codes, int64_t stride, int64_t n_columns, int64_t n,
                                   const double *gradient, const double *hessian, Sums *own,
                                   int32_t *rows, float *gain) {
@@ -350,7 +350,7 @@ EXPORT void epiloss_single_splits(const uint8_t *codes, int64_t stride, int64_t 
     }
 }
 
-/* Add table[column][code] of all columns to the totals of rows. */
+/* Add table[column][code], summed over columns, to the totals of rows. */
 EXPORT void epiloss_added_up(const uint8_t *codes, int64_t stride, int64_t n_columns, int64_t n,
                              const float *table, double *total) {
     for (int64_t first = 0; first < n; first += ROWS_AT_ONCE) {
@@ -363,8 +363,9 @@ EXPORT void epiloss_added_up(const uint8_t *codes, int64_t stride, int64_t n_col
     }
 }
 
-/* Which leaves, numbered from left to right, a row can still reach, by its code in each column that the
- * tree splits on: the first that all of them leave is the row's (QuickScorer; Lucchese et al., 2015). */
+/* For each column of a tree's splits and each code, the set of leaves (numbered from left to right) that
+ * a row can reach. The leaf of a row is the first one in the intersection of its sets (QuickScorer;
+ * Lucchese et al., 2015). */
 typedef struct {
     int64_t n_features;
     int32_t features[MOST_LEAVES];
@@ -404,13 +405,13 @@ static void read_tree(const BoostNode *nodes, Exits *exits) {
         for (int code = node->code + 1; code < NUMBERS; code++) reach[code] &= right;
         if (!node->missing_left) reach[MISSING] &= right;
     }
-    while (exits->n_features % AT_ONCE) { /* columns of which no code leaves anything out */
+    while (exits->n_features % AT_ONCE) { /* pad with columns that exclude no leaf */
         exits->features[exits->n_features] = exits->features[0];
         memset(exits->reach[exits->n_features++], 0xff, sizeof exits->reach[0]);
     }
 }
 
-/* Add the value of the leaf that each of m rows reaches to its total. */
+/* Add the value of its leaf to the total of each of m rows. */
 static void add_exits(const Exits *exits, const uint8_t *codes, int64_t stride, const int32_t *rows,
                       int64_t m, double *total) {
     uint64_t open[ROWS_AT_ONCE];
@@ -429,8 +430,8 @@ static void add_exits(const Exits *exits, const uint8_t *codes, int64_t stride, 
     for (int64_t i = 0; i < m; i++) total[i] += exits->values[lowest_bit(open[i])];
 }
 
-/* Add the values of n_trees trees of so many nodes to the totals of rows, given by their codes. Without
- * rows they are the first n. As many at a time as stay in the cache go through all trees. */
+/* Add the predictions of n_trees trees of n_nodes nodes to the totals of rows; without rows, to those of
+ * the first n rows. Blocks of rows that fit into the cache go through all trees. */
 EXPORT void epiloss_boosted(const uint8_t *codes, int64_t stride, const int32_t *rows, int64_t n,
                             const BoostNode *nodes, int64_t n_trees, int64_t n_nodes, double *total) {
     Exits exits;

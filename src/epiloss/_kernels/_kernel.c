@@ -1,7 +1,7 @@
-/* Features as one-byte codes, and the module that all compiled loops are in.
+/* Encoding of features as one-byte codes, and the definition of the extension module.
  *
- * reference.py says the same in NumPy and gives the same bits. All arrays are checked by the caller;
- * nothing is allocated here, and no Python object is touched.
+ * reference.py is the NumPy version, with identical results. The caller checks all arrays; this code
+ * neither allocates memory nor uses Python objects.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,14 +12,15 @@
 #include "_kernel.h"
 
 #define EDGES 63
-#define CHUNK 64       /* rows and columns that are encoded together */
-#define BLOCK 32
-#define PAD 16         /* keeps neighbouring columns out of the same lines of the cache */
-#define LANES 32
+#define CHUNK 64       /* rows that are encoded together */
+#define BLOCK 32       /* columns that are encoded together */
+#define PAD 16         /* keeps neighbouring columns from sharing cache lines */
+#define LANES 32       /* values that are compared together */
 #define TOGETHER 16    /* rows whose values are gathered together */
 
-/* code = the number of edges below the value. First every fourth edge is compared with, which beats a
- * binary search, as many comparisons are done at once and none waits for another; then two between. */
+/* code = the number of edges below the value. The value is compared with every fourth edge, and then
+ * with two edges in between. This is faster than a binary search, because the comparisons are
+ * independent of each other and are vectorised. */
 #define SEARCH(NAME, REAL, INTEGER)                                                          \
     WIDE static void NAME(const REAL *restrict values, const REAL *restrict edges,          \
                           uint8_t *restrict codes) {                                        \
@@ -45,9 +46,9 @@ typedef struct {
     double doubles[BLOCK][CHUNK + PAD];
 } Tile;
 
-/* Copy size of the n rows of up to BLOCK columns to where each column lies side by side: read with the
- * stride of a wide matrix they would push each other out of the cache. Rows lie far apart, so that those
- * to come are asked for ahead. */
+/* Copy `size` of the n rows of up to BLOCK columns, such that each column is contiguous: with the stride
+ * of a wide matrix, values would evict each other from the cache. Rows are far apart in memory, and are
+ * therefore prefetched. */
 static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t *rows, int64_t size,
                  int64_t n) {
     const int64_t bytes = width_of(columns, width), stride = columns[0].stride;
@@ -69,8 +70,8 @@ static void fill(Tile *tile, const Column *columns, int64_t width, const int64_t
         }
 }
 
-/* Encode n rows of one level set. edges: (columns, 63), read in each column's own type; codes: the
- * rows' place in the first column, stride bytes before that in the next. */
+/* Encode n rows of one level set. edges: (columns, 63), in the type of each column; codes: the codes of
+ * the rows in the first column; those in the next column follow after stride bytes. */
 static void encode_level_set(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
                              const float *float_edges, const double *double_edges, uint8_t *codes,
                              int64_t stride, Tile *tile) {
@@ -91,7 +92,7 @@ static void encode_level_set(const Column *columns, int64_t n_columns, const int
     }
 }
 
-/* Encode rows, those of level set s from starts[s] on. edges: (level sets, columns, 63). */
+/* Encode rows; those of level set s start at starts[s]. edges: (level sets, columns, 63). */
 EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64_t *rows,
                            const int64_t *starts, int64_t n_level_sets, const float *float_edges,
                            const double *double_edges, uint8_t *codes, int64_t stride) {
@@ -104,9 +105,9 @@ EXPORT void epiloss_encode(const Column *columns, int64_t n_columns, const int64
     }
 }
 
-/* gathered (samples, columns, most) = the values of a block's rows, those of sample s from starts[s] on;
- * missing values are behind those of a sample with fewer rows than most. Some rows are read together, so
- * that what is written lies side by side. */
+/* Copy the values of a block's rows to gathered (samples, columns, most); the rows of sample s start at
+ * starts[s]. Samples of fewer rows than most are padded with NaN. Several rows are read together, such
+ * that the values written are contiguous. */
 #define GATHER(NAME, REAL)                                                                   \
     static void NAME(const char *block, int64_t row_stride, int64_t column_stride,           \
                      int64_t n_columns, const int64_t *rows, int64_t n, int64_t most,        \
@@ -145,8 +146,9 @@ EXPORT void epiloss_gather(const char *block, int64_t row_stride, int64_t column
     }
 }
 
-/* Write the quantile edges of n >= 2 sorted values, or all there are between few values, and infinities
- * behind them. An edge is the middle of two values in their own type, or the lower if none is between. */
+/* Write the quantile edges of n >= 2 sorted values, padded with infinity; few distinct values have an
+ * edge between any two of them. An edge is the midpoint of two values in their type, or the lower value
+ * if no number lies between. */
 #define EDGES_AMONG(NAME, REAL)                                                              \
     static inline double NAME##_between(const REAL *values, int64_t place) {                 \
         const REAL low = values[place - 1], high = values[place], middle = low / 2 + high / 2; \
@@ -174,7 +176,7 @@ EXPORT void epiloss_gather(const char *block, int64_t row_stride, int64_t column
 EDGES_AMONG(edges_among_floats, float)
 EDGES_AMONG(edges_among_doubles, double)
 
-/* edges: (columns, 63), of sorted values (columns, n), the missing ones last. */
+/* Write the edges (columns, 63) of sorted values (columns, n); missing values are last. */
 EXPORT void epiloss_edges(const void *values, int64_t is_double, int64_t n_columns, int64_t n,
                           double *edges) {
     for (int64_t j = 0; j < n_columns; j++)

@@ -1,4 +1,4 @@
-/* What the files of the kernel share: how functions are built, and how columns are read. */
+/* Shared by all C files: build attributes of functions, and access to columns. */
 #ifndef EPILOSS_KERNEL_H
 #define EPILOSS_KERNEL_H
 
@@ -14,7 +14,7 @@
 #else
 #define PREFETCH(place) ((void)(place))
 #endif
-/* Many values at a time where the processor can. */
+/* Vectorised versions for processors that support them. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -22,22 +22,22 @@
 #define WIDE
 #endif
 
-#define CODES 64       /* one-byte codes of a column: 0..62 in the order of its values, */
-#define MISSING 63     /* and one for missing values */
-#define RARE 62        /* of a column of categories: all that are too rare for a code */
-#define AHEAD 16       /* rows that are asked for before they are needed */
-#define LINE 64        /* bytes that come together from memory */
+#define CODES 64       /* number of one-byte codes of a column: 0..62 in the order of its values */
+#define MISSING 63     /* code of missing values */
+#define RARE 62        /* code of all rare categories */
+#define AHEAD 16       /* number of rows by which memory is prefetched */
+#define LINE 64        /* bytes of a cache line */
 
 enum { NUMBER = 0, CATEGORY = 1 };
 
-/* A column of the features: its first value, the bytes from row to row, and whether it is double. */
+/* A feature column: its first value, the bytes from row to row, and whether it is double. */
 typedef struct {
     const char *first;
     int64_t stride;
     int64_t is_double;
 } Column;
 
-/* The bytes of a row whose values lie side by side, in columns of one type; else 0. */
+/* Return the bytes of a row if its columns are adjacent in memory and have one type, else 0. */
 static inline int64_t width_of(const Column *columns, int64_t n) {
     const int64_t size = columns[0].is_double ? sizeof(double) : sizeof(float);
     for (int64_t j = 1; j < n; j++)
@@ -47,6 +47,7 @@ static inline int64_t width_of(const Column *columns, int64_t n) {
     return n * size;
 }
 
+/* Prefetch so many bytes. */
 static inline void ask_for(const char *place, int64_t bytes) {
     for (int64_t byte = 0; byte < bytes; byte += LINE) PREFETCH(place + byte);
 }

@@ -1,6 +1,6 @@
-/* Passes over rows: down the trees, and for sums, folds and curves.
+/* Loops over rows: leaves of trees, sums of regions, folds and calibration curves.
  *
- * As of the loops in _kernel.c, reference.py says the same in NumPy and gives the same bits.
+ * reference.py is the NumPy version, with identical results.
  */
 #include <math.h>
 #include <stdint.h>
@@ -8,18 +8,18 @@
 
 #include "_kernel.h"
 
-#define TOGETHER 16    /* rows that go down the trees together */
+#define TOGETHER 16    /* rows that move down the trees together */
 #define AT_ONCE 32     /* scores that are compared with edges together */
-#define FEW 64         /* edges that a score is compared with one by one */
-#define KEYS 128       /* rows whose keys are made together */
-#define SHORT 512      /* bytes of a row that is asked for as a whole, though a tree needs but some */
-#define LEAST_TILE 128 /* rows, for fewer of which that does not pay */
-#define TILE 16384     /* values that are laid side by side for the trees, row by row */
+#define FEW 64         /* with at most this many edges, a score is compared with all of them */
+#define KEYS 128       /* rows whose hashes are computed together */
+#define SHORT 512      /* rows of at most this many bytes are prefetched as a whole */
+#define LEAST_TILE 128 /* minimum number of rows for which copying values pays */
+#define TILE 16384     /* values that are copied row by row for the trees */
 #define ADDED 32       /* rows whose values are rounded together */
-#define LEAST_SPREAD 1e-290 /* of a window, that has a slope */
+#define LEAST_SPREAD 1e-290 /* smallest spread of a window for which a slope is computed */
 
-/* A node of a tree; a leaf has no children (left < 0). A value goes left where it is at most the
- * threshold, a category where it equals it. */
+/* A node of a tree; a leaf has no children (left < 0). A number goes left if it is at most the
+ * threshold, a category if it equals the threshold. */
 typedef struct {
     double threshold;
     int32_t feature;
@@ -28,7 +28,7 @@ typedef struct {
     uint8_t missing_left;
 } Node;
 
-/* Copy n values of a column, from row first on, to every step-th place. */
+/* Copy n values of a column, starting at row first, to every step-th position. */
 static inline void copy(const Column *column, int64_t first, int64_t n, double *to, int64_t step) {
     const char *from = column->first + first * column->stride;
     if (column->is_double && column->stride == sizeof(double))
@@ -40,7 +40,7 @@ static inline void copy(const Column *column, int64_t first, int64_t n, double *
             to[i * step] = column->is_double ? *(const double *)from : (double)*(const float *)from;
 }
 
-/* A row on its way down: its place among those given, its number, and the node that it is at. */
+/* A row on its way down: its position among the given rows, its index, and its current node. */
 typedef struct {
     int64_t place, row;
     int32_t node;
@@ -48,9 +48,9 @@ typedef struct {
 
 /* The loop of epiloss_apply.
  *
- * Some rows go down together, a step each in turn, so that none waits for what another reads from
- * memory, and one that arrives makes room for the next. Rows to come are asked for ahead where they are
- * short. Children are looked up: no processor foresees which side it will be. */
+ * Several rows move down together, one step each in turn, so that their memory accesses overlap. A row
+ * that arrives at its leaf is replaced by the next row. Short rows are prefetched. Children are looked up
+ * in an array, because a branch could not be predicted. */
 static void go_down(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
                     const Node *nodes, int32_t *leaves) {
     Walker walking[TOGETHER];
@@ -78,8 +78,8 @@ static void go_down(const Column *columns, int64_t n_columns, const int64_t *row
         }
 }
 
-/* leaves[i] = the leaf of row rows[i], from the node that leaves[i] holds at first. Columns that lie apart
- * are copied to where the values of a row are neighbours, some rows at a time. */
+/* Replace the node leaves[i] by the leaf below it that row rows[i] belongs to. Columns that are not
+ * adjacent in memory are copied row by row, some rows at a time. */
 EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_t *rows, int64_t n,
                           const Node *nodes, int32_t *leaves) {
     const int64_t size = TILE / (n_columns ? n_columns : 1);
@@ -109,15 +109,15 @@ EXPORT void epiloss_apply(const Column *columns, int64_t n_columns, const int64_
 
 static inline double squared(double x) { return x * x; }
 
-/* Round doubles below 2048 to whole numbers of 2^-40: beside 1.5 * 2^52 a double has no room for
- * fractions, and its last 52 bits are 2^51 plus the whole number. */
+/* Round doubles below 2048 to multiples of 2^-40: after adding 1.5 * 2^52, a double has no bits left for
+ * fractions, and its last 52 bits are 2^51 plus the rounded integer. */
 #define STEPS(x) ((x) * 1099511627776.0 + 6755399441055744.0)
 #define HIGH(steps) ((int64_t)(((steps) & 0xfffffffffffff) >> 20) - 0x80000000) /* of 2^-20 */
 #define LOW(steps) ((int64_t)((steps) & 0xfffff))                               /* the rest */
 
-/* Add each value, rounded to 2^-40, to the sums of its cell: high holds steps of 2^-20, low the rest;
- * cells lie step numbers apart.
- * Return whether that was done: not if any value is too large for a double of steps, or not finite. */
+/* Add each value, rounded to 2^-40, to the sums of its cell: high has multiples of 2^-20, low the rest.
+ * Neighbouring cells are `step` numbers apart. Return 0, and add nothing, if a value is too large or not
+ * finite. */
 WIDE EXPORT int64_t epiloss_add_fixed_point(const int64_t *code, const double *values, int64_t n,
                                             int64_t *high, int64_t *low, int64_t step) {
     int64_t outside = 0;
@@ -138,9 +138,8 @@ WIDE EXPORT int64_t epiloss_add_fixed_point(const int64_t *code, const double *v
     return 1;
 }
 
-/* Add what rows add under the Brier score, all fields at once, whose places in sums: (cells, 2 limbs,
- * N_FIELDS) these are; those of weights, the last two, where there are any. What is not done is told as
- * above. */
+/* Add rows to the sums (cells, 2 limbs, N_FIELDS) under the Brier score, all fields at once; the last two
+ * fields are only used with weights. The return value is as above. */
 #define N_FIELDS 13
 #define N_ADDED 12
 static const int FIELD[N_ADDED] = {0, 3, 4, 5, 6, 7, 9, 10, 11, 12, 1, 2};
@@ -193,9 +192,9 @@ WIDE EXPORT int64_t epiloss_add_brier(const int64_t *code, int64_t n, const doub
 
 static inline double inside(double p) { return p > 0.0 ? (p < 1.0 ? p : 1.0) : 0.0; }
 
-/* What each row adds under the Brier score, as influence.py tells: to the score, the calibration loss and
- * the grouping loss, and half of what the curves differ by. lines: (3, level sets), mean score, mean label
- * and slope; curve_mean: that of level sets in one piece, not a number of others. */
+/* Compute the terms of each row under the Brier score, as in influence.py: its score, calibration loss
+ * and grouping loss, and half of the difference between the curves. lines: (3, level sets), mean score,
+ * mean label and slope; curve_mean: of level sets with a single region, NaN for others. */
 WIDE EXPORT void epiloss_brier_terms(const int64_t *level_set, const int32_t *cell, int64_t n,
                                      const double *scores, const double *labels, const double *curve_a,
                                      const double *curve_b, const double *lines, int64_t n_level_sets,
@@ -218,16 +217,16 @@ WIDE EXPORT void epiloss_brier_terms(const int64_t *level_set, const int32_t *ce
     }
 }
 
-/* spread[rows[i]] = the weighted deviation of value i from their mean, as a part of the total weight. */
+/* spread[rows[i]] = the weighted deviation of value i from the mean, divided by the total weight. */
 EXPORT void epiloss_spread(const double *values, const double *weights, const int64_t *rows, int64_t n,
                            const double *mean_and_total, double *spread) {
     const double mean = mean_and_total[0], total = mean_and_total[1];
     for (int64_t i = 0; i < n; i++) spread[rows[i]] = (values[i] - mean) * weights[i] / total;
 }
 
-/* Add each row to the sums of its level set: of x and y or, if means: (2, level sets) of them are known, of
- * their squared deviation in x and the product of both; weights, or NULL, count rows. sums: (2, level sets),
- * zero at first. */
+/* Add each row to the sums (2, level sets) of x and y of its level set or, with means (2, level sets), of
+ * the squared deviation of x and the product of both deviations. weights may be NULL. sums must be zero
+ * at first. */
 EXPORT void epiloss_moments(const int64_t *level_set, int64_t n, const double *x, const double *y,
                             const double *weights, const double *means, int64_t n_level_sets,
                             double *sums) {
@@ -244,7 +243,7 @@ EXPORT void epiloss_moments(const int64_t *level_set, int64_t n, const double *x
     }
 }
 
-/* level_set[i] = the number of edges, in order, that are at most scores[i]. */
+/* level_set[i] = the number of sorted edges that are at most scores[i]. */
 WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
                                     const double *restrict edges, int64_t n_edges,
                                     int64_t *restrict level_set) {
@@ -253,7 +252,7 @@ WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
         double x[AT_ONCE] = {0.0};
         int64_t found[AT_ONCE] = {0};
         for (int64_t i = 0; i < size; i++) x[i] = scores[start + i];
-        for (int64_t e = 0; n_edges <= FEW && e < n_edges; e++) /* all at once, without a branch */
+        for (int64_t e = 0; n_edges <= FEW && e < n_edges; e++) /* vectorised, without a branch */
             for (int i = 0; i < AT_ONCE; i++) found[i] += edges[e] <= x[i];
         for (int64_t i = 0; n_edges > FEW && i < size; i++)
             for (int64_t last = n_edges; found[i] < last;) {
@@ -267,15 +266,15 @@ WIDE EXPORT void epiloss_level_sets(const double *restrict scores, int64_t n,
     }
 }
 
-/* among[row] = whether the row is, in the given order, among the first left[code] of its code. */
+/* among[row] = whether the row is among the first left[code] rows of its code, in the given order. */
 EXPORT void epiloss_first_of_each(const int64_t *order, const uint16_t *codes, int64_t n, int64_t *left,
                                   uint8_t *among) {
     for (int64_t i = 0; i < n; i++) among[order[i]] = left[codes[order[i]]]-- > 0;
 }
 
-/* found[i] = the curve at x[i], linear between the knots (at least two, in order) and flat outside.
+/* found[i] = the curve at x[i], linear between the sorted knots (at least two) and constant outside.
  *
- * first[c] knots lie in the cells of [0, 1] before cell c, so that few, if any, are left to search. */
+ * first[c] is the number of knots in the cells of [0, 1] before cell c, so that few are left to search. */
 EXPORT void epiloss_interpolate(const double *knots, const double *values, int64_t n_knots,
                                 const int32_t *first, int64_t n_cells, const double *x, int64_t n,
                                 double *found) {
@@ -297,11 +296,11 @@ EXPORT void epiloss_interpolate(const double *knots, const double *values, int64
     }
 }
 
-/* cumulative: (5, m + 1), sums of w, w x, w x^2, w y and w x y before each score: all in one pass, as
- * each sum waits for the one before. */
+/* cumulative: (5, m + 1), sums of w, w x, w x^2, w y and w x y before each score. All five are computed
+ * in one pass, because each addition waits for the one before it. */
 EXPORT void epiloss_cumulative_sums(const double *w, const double *x, const double *y, int64_t m,
                                     double *cumulative) {
-    double sums[5] = {-0.0, -0.0, -0.0, -0.0, -0.0}; /* to which any number may be added, even -0.0 */
+    double sums[5] = {-0.0, -0.0, -0.0, -0.0, -0.0}; /* unlike 0.0, it keeps -0.0 */
     for (int k = 0; k < 5; k++) cumulative[k * (m + 1)] = 0.0;
     for (int64_t i = 0; i < m; i++) {
         const double wx = w[i] * x[i], terms[5] = {w[i], wx, wx * x[i], w[i] * y[i], wx * y[i]};
@@ -309,9 +308,9 @@ EXPORT void epiloss_cumulative_sums(const double *w, const double *x, const doub
     }
 }
 
-/* The value at each x of the least-squares line through each window, so much mass around the rank of x,
- * shifted at the ends, and its leverage: (windows, m). cumulative: (5, m + 1), sums of w, w x, w x^2,
- * w y and w x y before each score. */
+/* Compute the value at each x of the least-squares line in its window, and its leverage: (windows, m). A
+ * window contains the given weight, centred at the rank of x and shifted at the ends. cumulative:
+ * (5, m + 1), sums of w, w x, w x^2, w y and w x y before each score. */
 EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *rank,
                                    const double *cumulative, int64_t n_windows, const double *windows,
                                    double *fitted, double *leverage) {
@@ -330,7 +329,7 @@ EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *ran
             const double share = 1.0 / (w[high] - w[low]), sx = wx[high] - wx[low];
             const double x_mean = sx * share, y_mean = (wy[high] - wy[low]) * share;
             const double spread = wxx[high] - wxx[low] - sx * x_mean, offset = x[i] - x_mean;
-            const double inverse = spread > least ? 1.0 / spread : 0.0; /* else it has no slope */
+            const double inverse = spread > least ? 1.0 / spread : 0.0; /* a single score has no slope */
             const double slope = (wxy[high] - wxy[low] - sx * y_mean) * inverse;
             fitted[i] = y_mean + slope * offset;
             leverage[i] = share + offset * offset * inverse;
@@ -338,7 +337,7 @@ EXPORT void epiloss_windowed_lines(int64_t m, const double *x, const double *ran
     }
 }
 
-/* keys[i] = a number that depends on all values of row i: those of equal rows are equal. */
+/* keys[i] = a hash of the values of row i. */
 WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int64_t n, uint64_t *keys) {
     for (int64_t start = 0; start < n; start += KEYS) {
         const int64_t size = n - start < KEYS ? n - start : KEYS;
@@ -347,7 +346,7 @@ WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int6
             double x[KEYS] = {0.0};
             copy(&columns[j], start, size, x, 1);
             for (int i = 0; i < KEYS; i++) x[i] = x[i] != x[i] ? (double)NAN : x[i] + 0.0;
-            memcpy(bits, x, sizeof x); /* one number for what is missing, and one for zero */
+            memcpy(bits, x, sizeof x); /* all missing values are equal, and so are 0.0 and -0.0 */
             for (int i = 0; i < KEYS; i++) {
                 found[i] = (found[i] ^ bits[i]) * UINT64_C(0x9e3779b97f4a7c15);
                 found[i] ^= found[i] >> 32;
@@ -362,7 +361,7 @@ WIDE EXPORT void epiloss_row_keys(const Column *columns, int64_t n_columns, int6
     }
 }
 
-/* found = the largest size of n values, those that are missing left out, and whether any is. */
+/* found = the largest absolute value of n values, without missing ones, and whether any is missing. */
 #define EXTREMES(NAME, REAL, SIZE)                                                           \
     WIDE static void NAME(const REAL *restrict values, int64_t n, double *found) {           \
         REAL most[AT_ONCE] = {0}, missing[AT_ONCE] = {0};                                    \

@@ -1,6 +1,6 @@
-/* Histogram trees, each grown as a whole: the best split of a node, its rows divided, its children.
+/* Histogram-based decision trees, grown one after the other.
  *
- * reference_trees.py says the same in NumPy and gives the same bits: sums are integers, and gains are
+ * reference_trees.py is the NumPy version, with identical results: sums are integers, and gains are
  * computed by the same floating-point operations in the same order (built with -ffp-contract=off).
  */
 #include <math.h>
@@ -11,11 +11,11 @@
 
 #define LANES_OF_GAIN 4
 #define AT_ONCE 4      /* columns whose codes are counted together */
-#define MOST_OPEN 34   /* nodes that wait; each of them has at most half the rows of the one before */
+#define MOST_OPEN 34   /* waiting nodes; each has at most half the rows of the one before it */
 
 enum { SQUARED = 0, ENTROPY = 1 };
 
-/* The natural logarithm by basic operations only, so that every implementation has the same bits. */
+/* The natural logarithm by basic operations, which give the same result on every machine. */
 static double plain_log(double x) {
     int exponent;
     double m = frexp(x, &exponent);
@@ -32,7 +32,7 @@ static double plain_log(double x) {
 
 static double x_log_x(double x) { return x > 0.0 ? x * plain_log(x) : 0.0; }
 
-/* What the two sides explain, up to a constant of the node. */
+/* The gain of a split, up to a constant of the node. */
 static double gain_of(int criterion, double left, double left_ones, double right, double right_ones) {
     if (criterion == SQUARED) {
         const double a = left_ones * left_ones * right;
@@ -73,7 +73,8 @@ static inline void consider(Split *best, int criterion, int64_t least, int featu
     }
 }
 
-/* bins: per code the count and the ones (high and low half), and for weighted rows their sums */
+/* Return the sums of a code. A bin has the count in its high half and the positive labels in its low
+ * half; weighted rows have separate sums. */
 static inline Sums sums_of(uint64_t packed, const int64_t *weights, int code) {
     Sums one = {(int64_t)(packed >> 32), (int64_t)(packed >> 32), (int64_t)(packed & 0xffffffffu)};
     if (weights) {
@@ -105,9 +106,9 @@ static void scan(Split *best, int criterion, int64_t least, int feature, int kin
     const Sums missing = sums_of(bins[MISSING], weights, MISSING);
     Sums left = {0, 0, 0};
     for (int code = 0; code < MISSING; code++) {
-        if (!bins[code]) continue; /* the same two sides as before */
+        if (!bins[code]) continue; /* the split is the same as before */
         left = plus(left, sums_of(bins[code], weights, code));
-        if (all.count - left.count < least) return; /* ever fewer on the right */
+        if (all.count - left.count < least) return; /* further codes leave fewer rows on the right */
         if (!missing.count) {
             consider(best, criterion, least, feature, code, -1, all, left);
         } else {
@@ -117,14 +118,14 @@ static void scan(Split *best, int criterion, int64_t least, int feature, int kin
     }
 }
 
-/* The same for the plain case (numbers, none missing, no weights, squared loss), many codes at once:
- * those from which on the left side is large enough, and up to which the right side is. */
+/* The same for numbers without missing values and weights, with squared loss, vectorised over all codes
+ * for which both sides are large enough. */
 WIDE static void scan_plain(Split *best, int64_t least, int feature, Sums all, const uint64_t *bins) {
-    int64_t sums[CODES + LANES_OF_GAIN]; /* up to each code: counts and ones, as in bins */
+    int64_t sums[CODES + LANES_OF_GAIN]; /* cumulative bins */
     double gain[CODES + LANES_OF_GAIN], most[LANES_OF_GAIN];
     uint64_t sum = 0;
     for (int code = 0; code < CODES; code++) sums[code] = (int64_t)(sum += bins[code]);
-    for (int i = 0; i < LANES_OF_GAIN; i++) sums[CODES + i] = 0; /* read, but of no use */
+    for (int i = 0; i < LANES_OF_GAIN; i++) sums[CODES + i] = 0; /* padding, which is read but not used */
     const int64_t low = least << 32, above = (all.count - least + 1) << 32;
     int first = 0, end = 0;
     for (int code = 0; code < CODES; code++) {
@@ -142,7 +143,7 @@ WIDE static void scan_plain(Split *best, int64_t least, int feature, Sums all, c
         const double b = right_ones * right_ones * left;
         gain[i] = (a + b) / (left * right);
     }
-    for (int i = n; i < whole; i++) gain[i] = -INFINITY; /* too few on the right, or no code */
+    for (int i = n; i < whole; i++) gain[i] = -INFINITY; /* too few rows on the right, or padding */
     for (int i = 0; i < LANES_OF_GAIN; i++) most[i] = gain[i];
     for (int some = LANES_OF_GAIN; some < whole; some += LANES_OF_GAIN)
         for (int i = 0; i < LANES_OF_GAIN; i++)
@@ -156,8 +157,8 @@ WIDE static void scan_plain(Split *best, int64_t least, int feature, Sums all, c
     *best = (Split){top, feature, (uint8_t)(first + code), left >= all.count - left};
 }
 
-/* Count the rows (high half) and the ones (low half) of each code, in four columns at a time: what they
- * share is read once, and no sum waits for the one before. */
+/* Count the rows (high half) and the positive labels (low half) of each code, in four columns at a time,
+ * which share the reads of rows and labels and have independent sums. */
 static inline void add_up(uint64_t bins[AT_ONCE][CODES], const uint8_t *codes, int64_t stride,
                           int64_t width, const int32_t *rows, const uint8_t *labels, int64_t n) {
     const uint64_t one = (uint64_t)1 << 32;
@@ -187,17 +188,17 @@ static inline void add_up_weighted(int64_t *bins, const uint8_t *column, const i
     }
 }
 
-/* A node as it is returned; a leaf has no left child (-1). The right child is next to the left one. */
+/* A node as it is returned; a leaf has no left child (-1). The right child follows the left one. */
 typedef struct {
-    int64_t first; /* of its rows */
+    int64_t first; /* index of its first row */
     double gain;   /* of its split */
     int32_t tree, depth, left, feature;
     uint8_t code, missing_left;
 } Grown;
 
-/* The codes (columns, stride), and the rows of all nodes, those of one side by side, with their labels
- * (0 or 1) and weights (or NULL) in the same order. bins: (open nodes, columns, 64), and weighted, for
- * weighted rows: (open nodes, columns, 2 x 64). */
+/* The codes (columns, stride), and the rows sorted by node, with their labels (0 or 1) and weights (or
+ * NULL) in the same order. bins: (open nodes, columns, 64); weighted, for weighted rows:
+ * (open nodes, columns, 2 x 64). */
 typedef struct {
     const uint8_t *codes, *kinds;
     int64_t stride, n_columns, least, criterion, deepest;
@@ -208,7 +209,7 @@ typedef struct {
     int64_t *weighted;
 } Rows;
 
-/* A node that may be split, and the best split known of it. */
+/* A node that may be split, and its best split so far. */
 typedef struct {
     int64_t node, first;
     Sums sums;
@@ -233,11 +234,11 @@ static inline void consider_column(Open *node, const Rows *all, int64_t j, const
              weighted);
 }
 
-/* Count the rows of a node into the bins of a place, and find its best split where that is wanted.
+/* Count the rows of a node into bins number `place`, and find its best split if wanted.
  *
- * rest, or NULL, is its sibling, and the bins of the place before are those of their parent: what is
- * left of them is the sibling's, which need not be counted. On the gain of a tie the first column wins,
- * then the lowest code. */
+ * rest is its sibling, or NULL. The bins before `place` are those of the parent; subtracting the node's
+ * bins leaves those of the sibling, which need not be counted. Of equal gains, the first column is
+ * chosen, then the lowest code. */
 WIDE static void survey(const Rows *all, Open *node, int64_t place, int wanted, Open *rest) {
     const int64_t d = all->n_columns, n = node->sums.count, width = d * CODES;
     for (int64_t some = 0; some < d; some += AT_ONCE) {
@@ -261,13 +262,13 @@ WIDE static void survey(const Rows *all, Open *node, int64_t place, int wanted, 
     }
 }
 
-/* Move the rows of a node that go left to its front, in their order, and the others behind them. */
+/* Move the rows of a node that go left to its front and the others behind them, in stable order. */
 static void divide(const Rows *all, const uint8_t *column, const uint8_t *goes_left, int64_t first,
                    int64_t last) {
     int32_t *rows = all->rows, *restrict others = all->spare_rows;
     uint8_t *labels = all->labels, *restrict other_labels = all->spare_labels;
     int64_t *weights = all->weights, left = first, right = 0;
-    /* written to both sides, and kept on one: no processor foresees which, so there is no branch */
+    /* Each row is written to both sides and kept on one: a branch could not be predicted. */
     for (int64_t i = first; i < last; i++) {
         const int is_left = goes_left[column[rows[i]]];
         others[right] = rows[i];
@@ -286,7 +287,7 @@ static void divide(const Rows *all, const uint8_t *column, const uint8_t *goes_l
     if (weights) memcpy(weights + left, all->spare_weights, (size_t)right * sizeof *weights);
 }
 
-/* Tell which codes go left, and return the sums of their rows. */
+/* Set which codes go left, and return the sums of their rows. */
 static Sums left_of(const Rows *all, const Split *split, int64_t place, uint8_t *goes_left) {
     const int64_t column = place * all->n_columns + split->feature;
     const int is_category = all->kinds[split->feature] == CATEGORY;
@@ -301,16 +302,16 @@ static Sums left_of(const Rows *all, const Split *split, int64_t place, uint8_t 
     return left;
 }
 
-/* The node of a tree that rows from first on are in, a leaf as yet. */
+/* Return a leaf whose rows start at first. */
 static Grown leaf_at(int64_t first, int32_t tree, int32_t depth) {
     return (Grown){first, -INFINITY, tree, depth, -1, 0, 0, 0};
 }
 
-/* Grow one tree from its root, nodes[n - 1]; return how many nodes there are then.
+/* Grow one tree from its root, nodes[n - 1]; return the new number of nodes.
  *
- * Of two children the smaller is counted and goes first, and the larger waits with what is left of
- * their parent's bins, so that few bins are needed at a time. The caller puts the nodes in order. Rows
- * of nodes that stay leaves are left where they are. */
+ * The smaller of two children is counted and split first. The larger one waits with the remaining bins
+ * of the parent, so that few bins are needed at a time. The caller sorts the nodes. Rows of nodes that
+ * remain leaves are not moved. */
 static int64_t grow_tree(const Rows *all, Sums sums, Grown *nodes, int64_t n) {
     Open open[MOST_OPEN];
     int64_t n_open = 0;
@@ -349,9 +350,9 @@ static int64_t grow_tree(const Rows *all, Sums sums, Grown *nodes, int64_t n) {
     return n;
 }
 
-/* Grow n_trees trees, at most so deep, whose rows are at [starts[tree], starts[tree + 1]); return the
- * number of nodes. labels and weights change places with the rows, unless all trees are of depth 1; the
- * spare ones hold as many as the largest tree has, and bins and weighted those of one more node than can
+/* Grow n_trees trees of depth at most `deepest` on the rows [starts[tree], starts[tree + 1]); return the
+ * number of nodes. labels and weights are reordered with the rows, unless all trees have depth 1. The
+ * spare arrays have the size of the largest tree; bins and weighted have room for one node more than can
  * wait. */
 EXPORT int64_t epiloss_grow(const uint8_t *codes, int64_t stride, const uint8_t *kinds,
                             int64_t n_columns, int32_t *rows, uint8_t *labels, int64_t *weights,

@@ -1,8 +1,8 @@
-"""Boosted histogram trees in NumPy: the reference of ``_boost.c``, bit for bit.
+"""Gradient-boosted histogram trees in NumPy: the reference for ``_boost.c``, bit for bit.
 
-Gradients and hessians are summed as whole numbers, so that no order of adding matters; gains, values and
-probabilities are computed by the operations of the compiled version, in the same order. The unit is a
-power of 2 in which sums have 31 bits.
+Gradients and hessians are summed as integers, so that the order of addition does not matter. Gains,
+values and probabilities are computed by the same operations as in the compiled version, in the same
+order. The unit is a power of 2 such that sums have 31 bits.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from epiloss._typing import Floats
 
 BITS, MOST_LEAVES = 30, 64
 NO_GAIN = np.float32(0.0)
-SMALLER = np.float32(2.0**-16)  # in which the square of a gradient is no infinite float
-TINY = np.float32(1e-6)  # part of what a leaf explains that a split must add
+SMALLER = np.float32(2.0**-16)  # scale of gradients at which their squares do not overflow
+TINY = np.float32(1e-6)  # minimum gain of a split, relative to what its leaf explains
 BOOSTED = np.dtype(
     [("value", "f8"), ("left", "i4"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")],
     align=True,
 )
-# of the compiled version, which keeps leaves in memory that is made here
+# The leaves of the compiled version, which uses memory allocated by Python.
 LEAF = np.dtype(
     [
         *((name, "i8") for name in ("first", "n", "all", "left")),
@@ -39,9 +39,9 @@ Places = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees grow: a leaf must have a hessian of ``least``, and a split must gain ``worth``.
+    """How trees grow: leaves have a hessian of at least ``least``, and splits gain more than ``worth``.
 
-    Trees have at most 64 leaves, and ``least`` is more than 0.
+    Trees have at most 64 leaves, and ``least`` must be positive.
     """
 
     n_trees: int
@@ -58,12 +58,12 @@ class Growth:
 
     @property
     def settings(self) -> Floats:
-        """The numbers that the loops take together."""
+        """The settings that are passed to the compiled loops as one array."""
         return np.array([self.rate, self.ridge, self.least, self.worth])
 
 
 def no_trees(growth: Growth) -> Records:
-    """Return the nodes (trees, nodes) of trees that are leaves of value 0."""
+    """Return the nodes (trees, nodes) of trees that consist of a single leaf of value 0."""
     nodes = np.zeros((growth.n_trees, 2 * growth.n_leaves - 1), BOOSTED)
     nodes["left"] = -1
     return nodes
@@ -78,12 +78,12 @@ def boost(
     total: Floats,
     growth: Growth,
 ) -> Records:
-    """Boost trees on codes (columns, rows), by some of the columns; return their nodes.
+    """Boost trees on codes (columns, rows), using some of the columns; return their nodes.
 
-    Without ``offset``, ``target`` is a residual in units of ``weight``: trees are fitted to
-    ``target - weight * total`` with hessian ``weight``. With ``offset``, log-odds, it is a label, and
-    trees climb the weighted log-likelihood. ``total``, the trees' sum for each row, begins with what it
-    holds.
+    Without ``offset``, the loss is quadratic: the gradient is ``target - weight * total`` and the
+    hessian ``weight``. With an ``offset`` of log-odds, ``target`` is a label and the loss is the
+    weighted log-loss. ``total`` is the sum of the trees for each row; it is updated in
+    place.
     """
     nodes = no_trees(growth)
     for tree in nodes:
@@ -91,28 +91,25 @@ def boost(
         if offset is not None:
             p = plain_expit(offset + total)
             gradient, hessian = weight * (target - p), weight * (p * (1.0 - p))
-        of_g, of_h = _units(gradient), _units(hessian)
-        pairs = np.rint(np.stack([gradient * of_g, hessian * of_h])).astype(np.int64)
-        worth = growth.worth * of_g * of_g / of_h * float(SMALLER) ** 2
-        in_units = replace(growth, ridge=growth.ridge * of_h, least=growth.least * of_h, worth=worth)
+        g_unit, h_unit = _units(gradient), _units(hessian)
+        pairs = np.rint(np.stack([gradient * g_unit, hessian * h_unit])).astype(np.int64)
+        worth = growth.worth * g_unit * g_unit / h_unit * float(SMALLER) ** 2
+        in_units = replace(growth, ridge=growth.ridge * h_unit, least=growth.least * h_unit, worth=worth)
         for leaf in _grown(codes, columns, pairs, tree, in_units):
-            value = growth.rate * (leaf.g / of_g / (leaf.h / of_h + growth.ridge))
+            value = growth.rate * (leaf.g / g_unit / (leaf.h / h_unit + growth.ridge))
             tree["value"][leaf.node] = value
             total[leaf.rows] += value
     return nodes
 
 
 def _units(numbers: Floats) -> float:
-    """Return the unit, as its inverse, in which the sum of such numbers has its bits."""
+    """Return the inverse of the unit in which the sum of these numbers fits into 30 bits."""
     largest = float(np.abs(numbers).max(initial=0.0))
     return float(np.ldexp(1.0, BITS - np.frexp(len(numbers) * largest)[1])) if largest > 0 else 1.0
 
 
 def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) -> None:
-    """Add the values of trees to the totals of rows, given by their codes, in place.
-
-    Without ``rows`` they are all that there are codes of.
-    """
+    """Add the predictions of trees to the totals of rows, in place; by default of all rows."""
     rows = np.arange(codes.shape[1], dtype=np.int32) if rows is None else rows
     for tree in nodes:
         at = np.zeros(len(rows), np.int64)
@@ -127,15 +124,15 @@ def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) ->
 
 
 def added_up(codes: Bytes, table: NDArray[np.float32], total: Floats) -> None:
-    """Add ``table[column, code]`` of all columns to the totals of rows with codes (columns, rows)."""
+    """Add ``table[column, code]``, summed over columns, to the totals of rows."""
     for column, values in zip(codes, table, strict=True):
         total += values[column]
 
 
 def single_splits(codes: Bytes, gradient: Floats, hessian: Floats) -> NDArray[np.float32]:
-    """Return what the best split of all rows by each column alone explains, in no known unit."""
+    """Return the gain of the best single split of all rows by each column, in arbitrary units."""
     pairs = np.rint(np.stack([gradient * _units(gradient), hessian * _units(hessian)])).astype(np.int64)
-    growth = Growth(1, 2, 1, 1.0, ridge=1.0, least=0.5)  # in units: some weight on either side
+    growth = Growth(1, 2, 1, 1.0, ridge=1.0, least=0.5)  # in integer units: positive weight on each side
     gains = np.zeros(len(codes), np.float32)
     every = np.arange(pairs.shape[1])
     for j in range(len(codes)):
@@ -146,7 +143,7 @@ def single_splits(codes: Bytes, gradient: Floats, hessian: Floats) -> NDArray[np
 
 
 def plain_expit(x: Floats) -> Floats:
-    """Return the logistic function by basic operations, as the compiled version has it.
+    """Return the logistic function, computed by the same basic operations as the compiled version.
 
     Examples
     --------
@@ -184,7 +181,7 @@ class _Leaf:
 def _grown(
     codes: Bytes, columns: Places, pairs: NDArray[np.int64], tree: Records, growth: Growth
 ) -> list[_Leaf]:
-    """Grow one tree, whose leaves are split in the order of what that explains."""
+    """Grow one tree by splitting the leaf with the largest gain first."""
     everything = np.arange(pairs.shape[1])
     leaves = [_Leaf.of(everything, pairs, 0, 0)]
     n_nodes = 1
@@ -213,12 +210,12 @@ def _grown(
 def _scan(codes: Bytes, columns: Places, pairs: NDArray[np.int64], leaf: _Leaf, growth: Growth) -> None:
     """Find the best split of a leaf.
 
-    On a tie the first column wins, then missing values on the right, then the lowest code.
+    Of equal gains, the first column is chosen, then missing values on the right, then the lowest code.
     """
     g, h, ridge, least = np.array([leaf.g, leaf.h, growth.ridge, growth.least], np.float32)
     g = g * SMALLER
     whole = g * g / (h + ridge)
-    leaf.gain = TINY * whole  # less is rounding
+    leaf.gain = TINY * whole  # smaller gains are rounding errors
     some = pairs[:, leaf.rows]
     for j, column in enumerate(columns):
         bins = np.zeros((2, N_CODES), np.int64)
@@ -226,18 +223,20 @@ def _scan(codes: Bytes, columns: Places, pairs: NDArray[np.int64], leaf: _Leaf, 
         np.add.at(bins[0], code, some[0])
         np.add.at(bins[1], code, some[1])
         below, missing = np.cumsum(bins[:, :MISSING], axis=1), bins[:, MISSING:]
-        present = bool(missing.any())  # rows may weigh too little to count
+        present = bool(missing.any())  # rows of very small weight may round to 0
         for side in range(2 if present else 1):
             left_g, left_h = (below + side * missing).astype(np.float32)
             left_g = left_g * SMALLER
             right_g, right_h = g - left_g, h - left_h
             left, right = left_h + ridge, right_h + ridge
-            with np.errstate(over="ignore", invalid="ignore"):  # of weights near 0, as compiled
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # with weights near 0, as in the compiled version
                 both = (left_g * left_g * right + right_g * right_g * left) / (left * right) - whole
             gain = np.where((left_h >= least) & (right_h >= least), both, np.float32(-1.0))
             if not gain.max() > leaf.gain:
                 continue
-            place = int(gain.argmax())
-            leaf.gain, leaf.column, leaf.code = gain[place], j, place
-            larger_left = left_h[place] >= right_h[place]
+            best = int(gain.argmax())
+            leaf.gain, leaf.column, leaf.code = gain[best], j, best
+            larger_left = left_h[best] >= right_h[best]
             leaf.missing_left = side if present else int(larger_left)

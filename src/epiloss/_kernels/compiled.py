@@ -1,6 +1,6 @@
-"""The inner loops, compiled: the functions of ``reference``, but faster.
+"""The compiled inner loops: faster versions of the functions of ``reference``.
 
-Importing this fails where the package was installed without a C compiler.
+Importing this module fails if the package was installed without a C compiler.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
     "windowed_lines",
 ]
 
-_MOST_CODES = 2**16  # of which each row's is read at random: the smaller, the more stay in the cache
-ROWS_PER_CELL = 0  # sums cost nothing for each cell
+_MOST_CODES = 2**16  # codes of 16 bits, because more of them fit into the cache
+ROWS_PER_CELL = 0  # cells without rows cost nothing
 
 _add_fixed_point = function("add_fixed_point", "ppippi", ctypes.c_int64)
 _add_brier = function("add_brier", "pippppppp", ctypes.c_int64)
@@ -67,7 +67,7 @@ def add_fixed_point(code: Integers, values: Floats, high: Integers, low: Integer
     places = high.ctypes.data, low.ctypes.data
     if _add_fixed_point(address(code), address(values), len(code), *places, step):
         return True
-    return reference.add_fixed_point(code, values, high, low)  # not finite, or too large
+    return reference.add_fixed_point(code, values, high, low)  # if not finite, or too large
 
 
 def add_brier(
@@ -79,8 +79,8 @@ def add_brier(
     weight_sq: Floats | None,
     sums: Integers,
 ) -> bool:
-    """Add rows to the sums of their cells, all fields at once, and tell whether that was done."""
-    assert sums.transpose(2, 0, 1).flags.c_contiguous  # the loop knows no other layout
+    """Add rows to the sums of their cells, all fields at once; return whether that was possible."""
+    assert sums.transpose(2, 0, 1).flags.c_contiguous  # the only layout that the loop supports
     given = (labels, scores, *curves, weights, weight_sq)
     rows = [None if one is None else np.ascontiguousarray(one) for one in given]
     return bool(_add_brier(address(code), len(code), *map(address, rows), sums.ctypes.data))
@@ -96,7 +96,7 @@ def brier_terms(
     rates: Floats,
     curve_mean: Floats,
 ) -> Floats | None:
-    """Return what each row adds to four means; see ``reference.brier_terms``."""
+    """Return each row's score, calibration loss, grouping loss and noise of the curve: (4, rows)."""
     terms = np.empty((4, len(cell)))
     rows = [np.ascontiguousarray(one) for one in (scores, labels, *curves)]
     tables = [np.ascontiguousarray(one) for one in (rates, curve_mean)]
@@ -139,7 +139,7 @@ def moments(
 
 
 def level_sets_of(scores: Floats, edges: Floats) -> Integers:
-    """Return how many of the edges, in order, are at most each score."""
+    """Return the number of sorted edges that are at most each score."""
     scores, edges = (np.ascontiguousarray(one, np.float64) for one in (scores, edges))
     level_set = np.empty(len(scores), np.int64)
     _level_sets(address(scores), len(scores), address(edges), len(edges), address(level_set))
@@ -147,7 +147,7 @@ def level_sets_of(scores: Floats, edges: Floats) -> Integers:
 
 
 def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray[np.bool_]:
-    """Tell of each row whether it is, in the given order, among the first so many of its code."""
+    """Return which rows are among the first of their code; see ``reference.first_of_each``."""
     if len(wanted) > _MOST_CODES:
         return reference.first_of_each(order, codes, wanted)
     among, left = np.empty(len(order), bool), wanted.copy()
@@ -157,7 +157,7 @@ def first_of_each(order: Integers, codes: Integers, wanted: Integers) -> NDArray
 
 
 def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
-    """Return the curve through ``values`` at two or more knots: linear between them, flat outside."""
+    """Interpolate ``values`` at two or more knots linearly; the curve is constant outside the knots."""
     knots, values, x = (np.ascontiguousarray(one, np.float64) for one in (knots, values, x))
     grid, found = Grid.of(knots, x.size), np.empty_like(x)
     _interpolate(
@@ -174,7 +174,7 @@ def interpolate(knots: Floats, values: Floats, x: Floats) -> Floats:
 
 
 def cumulative_sums(w: Floats, x: Floats, y: Floats) -> Floats:
-    """Return the sums (5, m + 1) of w, w x, w x^2, w y and w x y before each score."""
+    """Return the cumulative sums (5, m + 1) of w, w x, w x^2, w y and w x y before each score."""
     w, x, y = (np.ascontiguousarray(one, np.float64) for one in (w, x, y))
     cumulative = np.empty((5, len(x) + 1))
     _cumulative_sums(*map(address, (w, x, y)), len(x), address(cumulative))
@@ -184,7 +184,7 @@ def cumulative_sums(w: Floats, x: Floats, y: Floats) -> Floats:
 def windowed_lines(
     x: Floats, rank: Floats, cumulative: Floats, windows: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the value at each ``x`` of the least-squares line through each window, and its leverage."""
+    """Return the local lines at each ``x`` and their leverages; see ``reference.windowed_lines``."""
     fitted, leverage = np.empty((2, len(windows), len(x)))
     _windowed_lines(
         len(x),
@@ -200,16 +200,19 @@ def windowed_lines(
 
 
 def row_keys(columns: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
-    """Return a number for each row that depends on all its values; see ``reference.row_keys``."""
+    """Return a hash of each row that depends only on its values; see ``reference.row_keys``."""
     keys, places = np.empty(len(columns[0]), np.uint64), array_places(columns)
     _row_keys(address(places), len(places), len(keys), address(keys))
     return keys
 
 
 def extremes(values: NDArray[Any]) -> tuple[float, bool]:
-    """Return the largest size of values side by side, and whether any is missing."""
+    """Return the largest absolute value of a contiguous array, and whether any value is missing."""
     if values.dtype not in (np.float32, np.float64):
         return reference.extremes(values)
-    values, found = np.require(values, requirements=["C", "A"]), np.empty(2)  # files may lie askew
+    values, found = (
+        np.require(values, requirements=["C", "A"]),
+        np.empty(2),
+    )  # arrays read from files may be unaligned
     _extremes(address(values), values.dtype == np.float64, values.size, address(found))
     return float(found[0]), bool(found[1])

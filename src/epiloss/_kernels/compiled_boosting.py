@@ -1,4 +1,4 @@
-"""Boosted trees, compiled: the functions of ``boosting``, but faster."""
+"""Compiled boosted trees: faster versions of the functions of ``boosting``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def boost(
     total: Floats,
     growth: Growth,
 ) -> Records:
-    """Boost trees on codes (columns, rows), by some of the columns; see ``boosting.boost``."""
+    """Boost trees on codes (columns, rows); see ``boosting.boost``."""
     n, nodes = codes.shape[1], no_trees(growth)
     target, weight = (np.ascontiguousarray(one, np.float64) for one in (target, weight))
     offset = None if offset is None else np.ascontiguousarray(offset, np.float64)
@@ -53,7 +53,7 @@ def boost(
 
 
 def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) -> None:
-    """Add the values of trees to the totals of rows; see ``boosting.boosted``."""
+    """Add the predictions of trees to the totals of rows; see ``boosting.boosted``."""
     nodes = np.ascontiguousarray(nodes)
     _boosted(
         codes.ctypes.data,
@@ -67,13 +67,13 @@ def boosted(codes: Bytes, rows: Places | None, nodes: Records, total: Floats) ->
 
 
 def added_up(codes: Bytes, table: NDArray[np.float32], total: Floats) -> None:
-    """Add ``table[column, code]`` of all columns to the totals of rows."""
+    """Add ``table[column, code]``, summed over columns, to the totals of rows."""
     place = codes.ctypes.data, codes.strides[0], *codes.shape
     _added_up(*place, address(np.ascontiguousarray(table)), address(total))
 
 
 def single_splits(codes: Bytes, gradient: Floats, hessian: Floats) -> NDArray[np.float32]:
-    """Return what the best split of all rows by each column alone explains."""
+    """Return the gain of the best single split of all rows by each column."""
     d, n = codes.shape
     gradient, hessian = (np.ascontiguousarray(one, np.float64) for one in (gradient, hessian))
     own, rows, gains = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(d, np.float32)

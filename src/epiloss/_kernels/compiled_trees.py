@@ -1,4 +1,4 @@
-"""Trees, compiled: the codes of rows, the growth, and the way of rows down; see ``reference_trees``."""
+"""Compiled trees: encode rows, grow trees, and find the leaves of rows; see ``reference_trees``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _apply = function("apply", "pipipp")
 
 
 def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
-    """Return the samples' values (samples, columns, rows), missing ones behind those of fewer rows."""
+    """Return the values of samples (samples, columns, rows), padded with NaN to equal sizes."""
     starts = offsets(np.array(list(map(len, samples))))
     rows = np.concatenate(samples, dtype=np.int64)
     most = int(np.diff(starts).max())
@@ -50,7 +50,7 @@ def gather(block: NDArray[Any], samples: Sequence[Integers]) -> NDArray[Any]:
 
 
 def edges_among(ordered: NDArray[Any]) -> Floats:
-    """Return the quantile edges (..., 63) of sorted values (..., rows), at least two."""
+    """Return the quantile edges (..., 63) of sorted values (..., rows) of at least two rows."""
     ordered, n = np.ascontiguousarray(ordered), ordered.shape[-1]
     edges = np.empty((*ordered.shape[:-1], N_EDGES))
     _edges(address(ordered), ordered.dtype == np.float64, ordered.size // n, n, address(edges))
@@ -58,7 +58,7 @@ def edges_among(ordered: NDArray[Any]) -> Floats:
 
 
 def encode(values: Values, rows: Integers, starts: Integers, edges: Floats, codes: Bytes) -> None:
-    """Write the codes (columns, rows) of some rows, those of level set ``s`` from ``starts[s]`` on."""
+    """Write the codes (columns, rows) of rows; those of level set ``s`` start at ``starts[s]``."""
     rows, columns = np.ascontiguousarray(rows, np.int64), column_places(values)
     as_floats, as_doubles = edges.astype(np.float32), np.ascontiguousarray(edges)
     _encode(
@@ -90,7 +90,7 @@ def grow(
     largest, n_rows = int(sizes.max()), int(sizes.sum())
     nodes = np.empty(len(sizes) + 2 * (n_rows // least), GROWN)
     spare = [None if one is None else np.empty(largest, one.dtype) for one in (rows, labels, weights)]
-    # of the nodes that wait, each has at most half the rows of the one before
+    # Each waiting node has at most half the rows of the one before it.
     bins = np.empty((largest.bit_length() + 1, len(kinds), N_CODES), np.uint64)
     weighted = None if weights is None else np.empty((*bins.shape, 2), np.int64)
     n_nodes = _grow(
@@ -112,7 +112,7 @@ def grow(
 
 
 def apply(values: Values, rows: Integers, nodes: Records, leaves: NDArray[np.int32]) -> None:
-    """Let each row go down from the node that ``leaves`` holds to its leaf, in place."""
+    """Move each row from its node in ``leaves`` down to its leaf, in place."""
     rows, columns = np.ascontiguousarray(rows, np.int64), column_places(values)
     _apply(
         address(columns),

@@ -1,4 +1,4 @@
-"""The inner loops, of the trees and over rows: compiled where the package has them, else in NumPy."""
+"""Choose the inner loops: compiled if available, else NumPy."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from types import ModuleType
 
 @cache
 def kernel() -> ModuleType:
-    """Return the module of the loops; that it is the slower one is said once.
+    """Return the module with the inner loops; warn once if the compiled loops are missing.
 
-    ``EPILOSS_KERNEL=numpy`` in the environment asks for the NumPy loops, which give the same bits.
+    The environment variable ``EPILOSS_KERNEL=numpy`` selects the NumPy loops, which give identical
+    results.
     """
     from epiloss._kernels import reference
 
@@ -22,8 +23,8 @@ def kernel() -> ModuleType:
         from epiloss._kernels import compiled
     except ImportError:
         warnings.warn(
-            "epiloss was installed without its compiled part, so trees take several times as long, with "
-            "the same result. Install a C compiler and epiloss again.",
+            "epiloss was installed without its compiled extension. Results are the same, but take "
+            "several times as long. Install a C compiler and reinstall epiloss.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,6 +1,6 @@
-"""The compiled library: its functions, and where arrays lie in memory for them.
+"""Access to the compiled library: its functions, and the memory addresses of arrays.
 
-Importing this fails where the package was installed without a C compiler.
+Importing this module fails if the package was installed without a C compiler.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels import _kernel  # type: ignore[attr-defined]  # which is compiled
+from epiloss._kernels import _kernel  # type: ignore[attr-defined]  # the compiled extension
 from epiloss._kernels.layout import Values
 from epiloss._kernels.reference_trees import Records
 
@@ -20,7 +20,7 @@ _COLUMN = np.dtype([("first", "i8"), ("stride", "i8"), ("is_double", "i8")])
 
 
 def function(name: str, signature: str, returned: Any = None) -> Any:
-    """Return a function of the library; ``p`` stands for a pointer, ``i`` for a whole number."""
+    """Return a function of the library; in its signature, ``p`` is a pointer and ``i`` an integer."""
     found = getattr(ctypes.CDLL(_kernel.__file__), f"epiloss_{name}")
     kinds = {"p": ctypes.c_void_p, "i": ctypes.c_int64}
     found.argtypes, found.restype = [kinds[letter] for letter in signature], returned
@@ -28,7 +28,7 @@ def function(name: str, signature: str, returned: Any = None) -> Any:
 
 
 def column_places(values: Values) -> Records:
-    """Return where the columns lie in memory."""
+    """Return the memory addresses and strides of columns."""
     if isinstance(values, tuple):
         return array_places(values)
     columns = np.empty(values.shape[1], _COLUMN)
@@ -39,7 +39,7 @@ def column_places(values: Values) -> Records:
 
 
 def array_places(arrays: Sequence[NDArray[Any]]) -> Records:
-    """Return where arrays of single or double precision lie in memory."""
+    """Return the memory addresses and strides of arrays of single or double precision."""
     columns = np.empty(len(arrays), _COLUMN)
     columns["first"] = [column.ctypes.data for column in arrays]
     columns["stride"] = [column.strides[0] for column in arrays]
@@ -48,12 +48,12 @@ def array_places(arrays: Sequence[NDArray[Any]]) -> Records:
 
 
 def address(array: NDArray[Any] | None) -> int | None:
-    """Return where an array lies; it must lie dense."""
+    """Return the memory address of a contiguous array."""
     if array is None:
         return None
     try:
-        # fails where an array does not lie dense
+        # Raises an error if the array is not contiguous.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # read-only, or empty; asked in the first place it is slower
-        assert array.flags.c_contiguous  # the loops know no other layout
+    except (TypeError, ValueError):  # the array is read-only or empty; checking first would be slower
+        assert array.flags.c_contiguous  # the only layout that the loops support
         return array.ctypes.data

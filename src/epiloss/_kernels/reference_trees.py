@@ -1,8 +1,8 @@
-"""Histogram trees in NumPy, all grown together, one depth after the other: the reference, bit for bit.
+"""Histogram-based trees in NumPy, grown level by level: the reference for ``_trees.c``, bit for bit.
 
-A column of features has one-byte codes: for numbers, how many of its 63 edges lie below the value; for
-categories, one code for each frequent one. Sums are integers, so that no order of adding matters, and
-gains are computed by the operations of the compiled version, ``_trees.c``, in the same order.
+Features have one-byte codes: the number of edges (of 63) below the value for numbers, and one code for
+each frequent category. Sums are integers, so that the order of addition does not matter. Gains are
+computed by the same operations as in the compiled version, in the same order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from epiloss._typing import Codes, Floats
 N_CODES, MISSING, RARE, N_EDGES = 64, 63, 62, 63
 NUMBER, CATEGORY = 0, 1
 SQUARED, ENTROPY = 0, 1
-_AT_ONCE = 2**15  # codes, or their sums, that are worked on together
+_AT_ONCE = 2**15  # number of codes, or of their sums, that are processed together
 
 SPLIT = np.dtype([("gain", "f8"), ("feature", "i4"), ("code", "u1"), ("missing_left", "u1")], align=True)
 GROWN = np.dtype(
@@ -64,12 +64,12 @@ def grow(
     criterion: int,
     deepest: int,
 ) -> Records:
-    """Grow trees, at most ``deepest`` deep, with at least ``least`` rows in a leaf.
+    """Grow trees of depth at most ``deepest``, with at least ``least`` rows in a leaf.
 
-    ``codes`` are (columns, rows), and tree ``s`` is grown on ``rows[starts[s] : starts[s + 1]]``, whose
-    labels and weights stand beside them; if it is deeper than 1, all three may change their order there.
-    The nodes, in any order, tell where their rows begin, their tree and depth, their split and its gain,
-    and the place of their left child: -1 for a leaf, and the right child is next to it.
+    ``codes`` has shape (columns, rows), and tree ``s`` is grown on ``rows[starts[s] : starts[s + 1]]``.
+    ``labels`` and ``weights`` are in the order of ``rows``; all three may be reordered within a tree of
+    depth above 1. The nodes are in any order. Each has the index of its first row, its tree and depth,
+    its split with gain, and the index of its left child (-1 for a leaf). The right child follows.
     """
     growing = _Growing.from_roots(rows, labels, weights, starts)
     nodes = np.zeros(len(growing.node) + 2 * (len(growing.rows) // least), GROWN)
@@ -93,10 +93,10 @@ def grow(
 
 @dataclass
 class _Growing:
-    """The rows of the nodes that may still be split, those of one node side by side.
+    """The rows of the nodes that can still be split, sorted by node.
 
-    ``first`` is the place that a node's rows began at before any were forgotten; ``totals`` (nodes, 3)
-    are counts, weights and weighted ones.
+    ``first`` is the index of a node's first row before other nodes were dropped. ``totals`` (nodes, 3)
+    has the number of rows, the weight, and the weight of positive labels.
     """
 
     rows: Integers
@@ -113,8 +113,8 @@ class _Growing:
     ) -> _Growing:
         inside, node = slice(starts[0], starts[-1]), np.arange(len(starts) - 1)
         weights = None if weights is None else weights[inside]
-        places = rows[inside].astype(np.int64)  # which NumPy takes without a conversion
-        return cls(places, labels[inside], weights, starts - starts[0], node, starts[:-1])
+        indices = rows[inside].astype(np.int64)  # the integer type that NumPy uses as an index
+        return cls(indices, labels[inside], weights, starts - starts[0], node, starts[:-1])
 
     def _totals(self) -> Integers:
         count = np.diff(self.starts)
@@ -124,7 +124,7 @@ class _Growing:
         return np.stack([count, _sums(self.weights, self.starts), weighted])
 
     def keep_divisible(self, least: int) -> bool:
-        """Forget the nodes that cannot be split; tell whether any is left."""
+        """Drop the nodes that cannot be split; return whether any is left."""
         count, weight, ones = totals = self._totals()
         divisible = (count >= 2 * least) & (ones > 0) & (ones < weight)
         self.keep(divisible)
@@ -132,7 +132,7 @@ class _Growing:
         return len(self.node) > 0
 
     def divide(self, codes: Bytes, kinds: Bytes, splits: Records, n_nodes: int) -> None:
-        """Split every node; its children, two by two, are numbered from ``n_nodes`` on."""
+        """Split every node; the children are numbered from ``n_nodes``, pair by pair."""
         size = np.diff(self.starts)
         node = np.repeat(np.arange(len(splits)), size)
         left = goes_left(codes, kinds, splits[node], self.rows)
@@ -145,7 +145,7 @@ class _Growing:
         self.first = np.stack([self.first, self.first + n_left], axis=1).ravel()
 
     def keep(self, nodes: NDArray[np.bool_]) -> None:
-        """Forget the other nodes and their rows."""
+        """Drop all other nodes and their rows."""
         if nodes.all():
             return
         size = np.diff(self.starts)
@@ -158,7 +158,7 @@ class _Growing:
 def goes_left(
     codes: Bytes, kinds: Bytes, split: Records, rows: NDArray[np.integer]
 ) -> NDArray[np.bool_]:
-    """Tell of each row whether it goes left at its split."""
+    """Return which rows go left at their split."""
     code = codes[split["feature"], rows]
     is_category = kinds[split["feature"]] == CATEGORY
     number_left = np.where(code == MISSING, split["missing_left"] > 0, code <= split["code"])
@@ -168,14 +168,14 @@ def goes_left(
 def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, criterion: int) -> Records:
     """Return the best split of each node.
 
-    On a tie the first column wins, then the lowest code, then missing values on the right.
+    Of equal gains, the first column is chosen, then the lowest code, then missing values on the right.
     """
     n_nodes = len(growing.node)
     node = np.repeat(np.arange(n_nodes), np.diff(growing.starts))
     cell = (growing.labels * np.int64(n_nodes) + node) * N_CODES
     best = np.zeros(n_nodes, SPLIT)
     best["gain"], best["feature"] = -np.inf, -1
-    for first, last in _alike(kinds, max(_AT_ONCE // max(len(cell), n_nodes * N_CODES), 1)):
+    for first, last in _runs_of_one_kind(kinds, max(_AT_ONCE // max(len(cell), n_nodes * N_CODES), 1)):
         bins = _bins(codes[first:last].take(growing.rows, axis=1), cell, growing)
         found = _best_by_column(bins, int(kinds[first]), growing.totals, least, criterion)
         column = found["gain"].argmax(axis=0)
@@ -186,8 +186,8 @@ def _best_splits(codes: Bytes, kinds: Bytes, growing: _Growing, least: int, crit
     return best
 
 
-def _alike(kinds: Bytes, most: int) -> list[tuple[int, int]]:
-    """Cut the columns into runs of one kind, of at most so many."""
+def _runs_of_one_kind(kinds: Bytes, most: int) -> list[tuple[int, int]]:
+    """Divide the columns into runs of the same kind with at most ``most`` columns."""
     ends = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
     return [
         (start, min(start + most, last))
@@ -197,7 +197,7 @@ def _alike(kinds: Bytes, most: int) -> list[tuple[int, int]]:
 
 
 def _best_by_column(bins: _Sums, kind: int, totals: Integers, least: int, criterion: int) -> Records:
-    """Return the best split (columns, nodes) of each node by each of some columns of one kind."""
+    """Return the best split (columns, nodes) of each node by each column; the columns have one kind."""
     everything = _Sums(*totals.T[:, :, None])
     sides = _categories(bins) if kind == CATEGORY else _numbers(bins)
     gains = np.stack([_gains(left, everything, least, criterion) for left in sides], axis=-1)
@@ -216,7 +216,7 @@ def _best_by_column(bins: _Sums, kind: int, totals: Integers, least: int, criter
 
 @dataclass(frozen=True)
 class _Sums:
-    """Counts, weights and weighted ones, each (columns, nodes, codes)."""
+    """Numbers of rows, weights, and weights of positive labels, each (columns, nodes, codes)."""
 
     count: Integers
     weight: Integers
@@ -228,26 +228,26 @@ class _Sums:
         return _Sums(count, weight, self.ones - other.ones)
 
     def map(self, change: Callable[[Integers], Integers]) -> _Sums:
-        """Return the sums, each changed; what is one array stays one."""
+        """Apply a function to each sum; the weight stays the same array as the count if it was."""
         count = change(self.count)
         weight = count if self.weight is self.count else change(self.weight)
         return _Sums(count, weight, change(self.ones))
 
 
 def _bins(codes: Bytes, cell: Integers, growing: _Growing) -> _Sums:
-    """Return the sums (columns, nodes, codes) of the rows' codes (columns, rows).
+    """Return the sums (columns, nodes, codes) over rows with codes (columns, rows).
 
-    ``cell`` is where the codes of a row's node begin; those of ones are behind those of zeros.
+    ``cell`` is the index of a row's node and label among the bins.
     """
     k, n_cells = len(codes), 2 * len(growing.node) * N_CODES
-    place = codes + cell
+    index = codes + cell
     if k > 1:
-        place += np.arange(k)[:, None] * n_cells
+        index += np.arange(k)[:, None] * n_cells
 
     def added(weights: Integers | None = None) -> Integers:
-        # sums of integers below 2^53 are exact as floats
+        # Sums of integers below 2^53 are exact in floating point.
         repeated = None if weights is None else np.tile(weights, k)
-        sums = np.bincount(place.ravel(), repeated, k * n_cells).astype(np.int64, copy=False)
+        sums = np.bincount(index.ravel(), repeated, k * n_cells).astype(np.int64, copy=False)
         return sums.reshape(k, 2, -1, N_CODES)
 
     counts = added()
@@ -259,12 +259,12 @@ def _bins(codes: Bytes, cell: Integers, growing: _Growing) -> _Sums:
 
 
 def _categories(bins: _Sums) -> list[_Sums]:
-    """Return what goes left if one category does; the rare ones never do."""
+    """Return the sums on the left if one category goes left; rare categories always go right."""
     return [bins.map(lambda sums: np.where(np.arange(N_CODES) == RARE, 0, sums))]
 
 
 def _numbers(bins: _Sums) -> list[_Sums]:
-    """Return what goes left below each edge: without, and where there are any with, what is missing."""
+    """Return the sums on the left of each edge, without and (if there are any) with missing values."""
     left = bins.map(lambda sums: _without_last(sums.cumsum(axis=2)))
     missing = bins.count[:, :, [MISSING]] > 0
     if not missing.any():
@@ -286,7 +286,7 @@ def _gains(left: _Sums, everything: _Sums, least: int, criterion: int) -> Floats
         valid &= (left.weight > 0) & (right.weight > 0)
     sides = (left.weight, left.ones, right.weight, right.ones)
     if criterion == SQUARED:
-        with np.errstate(divide="ignore", invalid="ignore"):  # of sides without rows
+        with np.errstate(divide="ignore", invalid="ignore"):  # a side may have no rows
             return np.where(valid, _squared(*(part.astype(float) for part in sides)), -np.inf)
     gain = np.full(valid.shape, -np.inf)
     gain[valid] = _entropy(*(part[valid].astype(float) for part in sides))
@@ -306,7 +306,7 @@ def _entropy(left: Floats, left_ones: Floats, right: Floats, right_ones: Floats)
 
 
 def _x_log_x(x: Floats) -> Floats:
-    """Return ``x log(x)`` by basic operations only, which every machine computes alike."""
+    """Return ``x log(x)`` by basic operations, which give the same result on every machine."""
     m, exponent = np.frexp(np.where(x > 0, x, 1.0))
     small = m < 0.70710678118654752
     m, exponent = np.where(small, m * 2.0, m), np.where(small, exponent - 1, exponent)
@@ -320,14 +320,14 @@ def _x_log_x(x: Floats) -> Floats:
 
 
 def offsets(sizes: NDArray[Any]) -> Integers:
-    """Return where parts of these sizes begin, and at last where all end."""
+    """Return the start of each part of the given sizes, and the end of the last one."""
     found = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=found[1:])
     return found
 
 
 def _sums(values: NDArray[Any], starts: Integers) -> Integers:
-    """Return the sum over each node's rows; a node may have none."""
+    """Return the sum over the rows of each node; nodes may be empty."""
     sums = np.zeros(len(starts) - 1, np.int64)
     some = starts[1:] > starts[:-1]
     if len(values):

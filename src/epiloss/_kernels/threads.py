@@ -1,4 +1,4 @@
-"""Trees grown by any number of threads: the trees are shared out, and of large ones the subtrees."""
+"""Grow trees with several threads, which share trees and the subtrees of large trees."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from epiloss._kernels.reference_trees import Bytes, Integers, Records, goes_left
 from epiloss._threads import Workers
 
-MANY = 2**14  # rows; of fewer, a tree is grown sooner than it is shared out
+MANY = 2**14  # number of rows below which sharing a tree costs more time than growing it
 _ANY_DEPTH = 2**31
 
 
 @dataclass(frozen=True)
 class Ground:
-    """What trees are grown on: the codes (columns, rows), and the rows, those of each tree side by side.
+    """The data on which trees are grown: codes (columns, rows), and the rows sorted by tree.
 
-    ``labels`` and ``weights`` are in the order of ``rows``, and change places with them.
+    ``labels`` and ``weights`` are in the order of ``rows`` and are reordered with them.
     """
 
     codes: Bytes
@@ -36,7 +36,7 @@ class Ground:
     def grown(
         self, starts: Integers, columns: slice = slice(None), deepest: int = _ANY_DEPTH
     ) -> Records:
-        """Return the nodes of a tree on each part of the rows, by some of the columns."""
+        """Grow a tree on each part of the rows, using some of the columns, and return the nodes."""
         nodes: Records = self.loops.grow(
             self.codes[columns],
             self.kinds[columns],
@@ -51,7 +51,7 @@ class Ground:
         return nodes
 
     def divide(self, inside: slice, split: Records) -> None:
-        """Move the rows of a part that go left to its front, in their order."""
+        """Move the rows of a part that go left to its front, in stable order."""
         left = goes_left(self.codes, self.kinds, split, self.rows[inside])
         order = np.argsort(~left, kind="stable")
         for values in (self.rows, self.labels, self.weights):
@@ -61,7 +61,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class _Part:
-    """Rows side by side that a tree, or what is below a node of it, is grown on."""
+    """A range of rows on which a tree or a subtree is grown."""
 
     tree: int
     depth: int
@@ -74,40 +74,40 @@ class _Part:
 
 
 def grown_by(workers: Workers, ground: Ground, starts: Integers) -> Records:
-    """Return the nodes of all trees, in any order; ``left`` only tells splits from leaves.
+    """Return the nodes of all trees, in any order; ``left`` only distinguishes splits from leaves.
 
-    Sums are whole numbers, and of equal gains the first column's wins, so that the trees do not depend
-    on who looks at which rows and columns: any number of threads has the same bits.
+    The result is the same for any number of threads: sums are integers, and of equal gains the first
+    column is chosen, so that it does not matter which thread processes which rows and columns.
     """
     if workers.n == 1:
         return ground.grown(starts)
     parts = [_Part(tree, 0, *ends) for tree, ends in enumerate(pairwise(starts.tolist()))]
-    trunk, parts = _divided(workers, ground, parts)
+    trunk, parts = _divide_large(workers, ground, parts)
 
     def grow(part: _Part) -> Records:
-        return _placed(ground.grown(np.array([part.first, part.last])), part)
+        return _with_position(ground.grown(np.array([part.first, part.last])), part)
 
     largest_first = sorted(parts, key=lambda part: -part.size)
     return np.concatenate([*trunk, *workers.run(grow, largest_first)])
 
 
-def _divided(
+def _divide_large(
     workers: Workers, ground: Ground, parts: Sequence[_Part]
 ) -> tuple[list[Records], list[_Part]]:
-    """Split parts larger than a thread's share; return these nodes, and the parts that are left.
+    """Split parts that are larger than a thread's share; return their nodes and the remaining parts.
 
-    Not for long: where each split takes off but a few rows, what it costs to look at all the others
-    would exceed what there is to share.
+    The depth of these splits is limited. If each of them separates only a few rows, scanning all
+    other rows would cost more than sharing the work saves.
     """
-    most, deepest = max(len(ground.rows) // workers.n, MANY), workers.n.bit_length() + 1
+    largest, deepest = max(len(ground.rows) // workers.n, MANY), workers.n.bit_length() + 1
     trunk, small, waiting = [], [], list(parts)
     while waiting:
         part = waiting.pop()
-        if part.size <= most or part.depth == deepest:
+        if part.size <= largest or part.depth == deepest:
             small.append(part)
             continue
         nodes = _best_stump(workers, ground, part)
-        trunk.append(_placed(nodes[:1], part))
+        trunk.append(_with_position(nodes[:1], part))
         if len(nodes) > 1:
             ground.divide(slice(part.first, part.last), nodes[0])
             middle = int(nodes["first"][2])
@@ -117,7 +117,7 @@ def _divided(
 
 
 def _best_stump(workers: Workers, ground: Ground, part: _Part) -> Records:
-    """Return a node and its children, if any; each thread looks at some of the columns."""
+    """Return a node and its children, if any; each thread scans some of the columns."""
     d = len(ground.kinds)
     width = -(-d // workers.n)
 
@@ -129,8 +129,8 @@ def _best_stump(workers: Workers, ground: Ground, part: _Part) -> Records:
     return max(workers.run(stump, range(0, d, width)), key=lambda nodes: nodes["gain"][0])
 
 
-def _placed(nodes: Records, part: _Part) -> Records:
-    """Return the nodes as they are in their tree, by the part that they were grown on."""
+def _with_position(nodes: Records, part: _Part) -> Records:
+    """Set the tree and depth of nodes that were grown on a part."""
     nodes["tree"] = part.tree
     nodes["depth"] += part.depth
     return nodes

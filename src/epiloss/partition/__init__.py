@@ -1,4 +1,4 @@
-"""Partitions: (features, level set) -> region."""
+"""Partitions: divide each level set into regions by features."""
 
 from epiloss.partition.base import Partition, Partitioner, pool_small_regions
 from epiloss.partition.custom import Custom, KMeans

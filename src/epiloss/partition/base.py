@@ -1,4 +1,4 @@
-"""What a partition is, and how regions too small to evaluate are joined to others."""
+"""Base classes of partitions, and merging of regions that are too small to evaluate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epiloss.scoring import ScoringRule
 
 @dataclass(frozen=True)
 class LearningRows:
-    """The rows that a partition is learned from; it sees their labels."""
+    """The rows from which a partition is learned, with their labels."""
 
     features: Features
     labels: Floats
@@ -42,11 +42,11 @@ class Partition(ABC):
     Attributes
     ----------
     noun : str
-        What a region is called where no splits lead to it.
+        What a region is called if it is not defined by splits.
 
     See Also
     --------
-    Partitioner : learns it.
+    Partitioner : learns a partition.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Partition(ABC):
 
     @abstractmethod
     def assign(self, features: Features, level_set: Codes) -> Codes:
-        """Return each row's region, counted from 0 inside its level set.
+        """Return each row's region, numbered from 0 within its level set.
 
         Parameters
         ----------
@@ -80,14 +80,14 @@ class Partition(ABC):
         """
 
     def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
-        """Return new regions of at least two rows each, decided from the counts ``n`` alone.
+        """Merge regions such that each has at least two rows, based on the counts ``n`` alone.
 
         Parameters
         ----------
         level_set, region : array of int
-            Of each cell.
+            The level set and region of each cell.
         n : array
-            The rows of each cell.
+            The number of rows of each cell.
 
         Returns
         -------
@@ -97,33 +97,33 @@ class Partition(ABC):
         return pool_small_regions(level_set, region, n)
 
     def path(self, level_set: int, region: int) -> Sequence[Step] | None:
-        """Return the splits that lead to a region; None where no splits do.
+        """Return the splits that define a region, or None if it is not defined by splits.
 
         Parameters
         ----------
         level_set, region : int
-            The region.
+            The level set, and the region within it.
 
         Returns
         -------
         sequence of Step or None
-            The splits, from the first one on.
+            The splits, starting at the root.
         """
         return None
 
 
 class Partitioner(ABC):
-    """A way to learn a partition; pass one as ``partition=``.
+    """A method to learn a partition; pass one as ``partition=``.
 
     Attributes
     ----------
     name : str
-        What results call it.
+        The name shown in results.
 
     See Also
     --------
-    epiloss.partition.Tree, epiloss.partition.Stump, epiloss.partition.KMeans : those that are there.
-    epiloss.partition.Custom : any scikit-learn estimator.
+    epiloss.partition.Tree, epiloss.partition.Stump, epiloss.partition.KMeans : included partitioners.
+    epiloss.partition.Custom : use any scikit-learn estimator.
 
     Examples
     --------
@@ -152,22 +152,22 @@ class Partitioner(ABC):
         rows : LearningRows
             The rows to learn from, with their labels.
         generator : numpy Generator
-            The source of randomness.
+            The random number generator.
         n_jobs : int or None
             Number of threads.
 
         Returns
         -------
         Partition
-            The regions.
+            The learned regions.
         """
 
 
 def pool_small_regions(level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
     """Pool the regions of a level set that have fewer than two rows.
 
-    If the pool itself has one row, it joins the smallest other region, the first on ties. The
-    cells must be ordered by level set and region.
+    If the pooled region still has a single row, it is merged with the smallest other region (the first
+    of several). The cells must be sorted by level set and region.
 
     Examples
     --------
@@ -191,12 +191,12 @@ def for_each_level_set(
     generator: np.random.Generator,
     n_jobs: int | None,
 ) -> list[Fitted]:
-    """Fit every level set in its own thread, each with a seed of its own: any ``n_jobs``, same bits."""
+    """Fit each level set with its own seed, in parallel; the result does not depend on ``n_jobs``."""
     seeds = generator.integers(2**31, size=rows.n_level_sets)
 
-    def one(level_set: int) -> Fitted:
-        with limited_threads(openmp=True):  # of each thread
+    def fit_one(level_set: int) -> Fitted:
+        with limited_threads(openmp=True):  # the limit holds for the current thread
             return fit(rows.of_level_set(level_set), int(seeds[level_set]))
 
     with Workers(n_jobs) as workers:
-        return workers.run(one, range(rows.n_level_sets))
+        return workers.run(fit_one, range(rows.n_level_sets))

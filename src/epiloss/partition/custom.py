@@ -19,12 +19,12 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner, for_eac
 
 @dataclass(frozen=True)
 class Custom(Partitioner):
-    """Regions are what a clone of ``estimator``, fitted on each level set, assigns rows to.
+    """Regions from a scikit-learn estimator: a clone of it is fitted on each level set.
 
     Parameters
     ----------
     estimator : estimator
-        With ``fit(X, y)`` and ``apply`` or ``predict``.
+        An estimator with ``fit(X, y)``, and ``apply`` or ``predict`` to assign rows to regions.
 
     See Also
     --------
@@ -51,10 +51,10 @@ class Custom(Partitioner):
     def _fit_one(self, rows: LearningRows, seed: int) -> _Assigner | None:
         from sklearn.base import BaseEstimator, is_classifier
 
-        alike = not len(rows.labels) or rows.labels.min() == rows.labels.max()
-        # objects of the user's own need not tell what they are
+        one_class = not len(rows.labels) or rows.labels.min() == rows.labels.max()
+        # is_classifier only accepts scikit-learn estimators.
         classifies = isinstance(self.estimator, BaseEstimator) and is_classifier(self.estimator)
-        if not len(rows.labels) or (alike and classifies):
+        if not len(rows.labels) or (one_class and classifies):
             return None
         model = fresh(self.estimator, seed)
         fit_weighted(model, rows.features.matrix, rows.labels, rows.weights)
@@ -63,7 +63,7 @@ class Custom(Partitioner):
 
 @dataclass(frozen=True)
 class KMeans(Partitioner):
-    """Clusters of the features in each level set, found without the labels.
+    """Regions from k-means clustering of the features in each level set, without using the labels.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class KMeans(Partitioner):
 
     See Also
     --------
-    epiloss.partition.Tree : regions learned with the labels.
+    epiloss.partition.Tree : regions that are learned from the labels.
 
     References
     ----------
@@ -104,7 +104,7 @@ class KMeans(Partitioner):
         if len(distinct) < self.n_clusters:
             return None
         with warnings.catch_warnings():
-            # fewer clusters than asked for are regions all the same
+            # Fewer clusters than requested are still valid regions.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = cluster.KMeans(self.n_clusters, n_init=1, random_state=seed)
             model.fit(rows.features.matrix, sample_weight=rows.weights)
@@ -113,12 +113,12 @@ class KMeans(Partitioner):
 
 @dataclass(frozen=True)
 class EstimatorPartition(Partition):
-    """A fitted estimator for each level set; ``None`` where there was nothing to learn from."""
+    """A fitted estimator for each level set; ``None`` if there was nothing to learn from."""
 
     assigners: Sequence[_Assigner | None]
 
     def assign(self, features: Features, level_set: Codes) -> Codes:
-        """Return the place of each row's answer among the answers of its level set."""
+        """Return the region that the estimator of each row's level set predicts."""
         region = np.zeros(len(level_set), np.int64)
         for level, assigner in enumerate(self.assigners):
             rows = np.flatnonzero(level_set == level)
@@ -128,7 +128,7 @@ class EstimatorPartition(Partition):
 
 
 class _ClusterPartition(EstimatorPartition):
-    """Clusters, which know no missing values."""
+    """Regions from clusters, which do not support missing values."""
 
     noun = "cluster"
 
@@ -142,38 +142,38 @@ def _check_complete(features: Features) -> None:
     missing = np.array([np.isnan(features.column(j)).any() for j in range(features.n_columns)])
     if missing.any():
         raise DataError(
-            "k-means regions need complete features, got missing values in column "
+            "partition='kmeans' needs complete features, got missing values in column "
             f"{features.names[int(missing.argmax())]!r}. Impute them, or use partition='tree', which "
-            "handles missing values."
+            "supports missing values."
         )
 
 
 @dataclass(frozen=True)
 class _Assigner:
-    """A fitted estimator, and the answers it gave to the rows that it learned from.
+    """A fitted estimator, and the distinct values that it predicted for its learning rows.
 
-    The answers' places are fixed here, so that rows assigned in parts get the same regions.
+    Regions are numbered by these values, so that rows assigned in batches get the same numbers.
     """
 
     estimator: Any
-    answers: NDArray[Any]
+    known: NDArray[Any]
 
     @classmethod
     def of(cls, estimator: Any, features: Features) -> _Assigner:
-        return cls(estimator, np.unique(_answer(estimator, features.matrix)))
+        return cls(estimator, np.unique(_predicted(estimator, features.matrix)))
 
     def apply(self, matrix: NDArray[Any]) -> Codes:
-        answer = _answer(self.estimator, matrix)
-        place = np.minimum(np.searchsorted(self.answers, answer), len(self.answers) - 1)
-        unseen = len(self.answers)  # one more region for every answer not given while learning
-        return np.where(self.answers[place] == answer, place, unseen).astype(np.int64)
+        predicted = _predicted(self.estimator, matrix)
+        region = np.minimum(np.searchsorted(self.known, predicted), len(self.known) - 1)
+        unseen = len(self.known)  # one more region for all values that no learning row had
+        return np.where(self.known[region] == predicted, region, unseen).astype(np.int64)
 
 
-def _answer(estimator: Any, matrix: NDArray[Any]) -> NDArray[Any]:
-    answer = np.asarray((getattr(estimator, "apply", None) or estimator.predict)(matrix))
-    if answer.shape != (len(matrix),):
+def _predicted(estimator: Any, matrix: NDArray[Any]) -> NDArray[Any]:
+    predicted = np.asarray((getattr(estimator, "apply", None) or estimator.predict)(matrix))
+    if predicted.shape != (len(matrix),):
         raise OptionError(
-            f"a partition must give one region for each of {len(matrix)} rows, got an answer of shape "
-            f"{answer.shape}. Forests give one per tree: use a single tree."
+            f"a partition must return one region for each of {len(matrix)} rows, got an array of shape "
+            f"{predicted.shape}. Use a single tree instead of a forest, which returns one leaf per tree."
         )
-    return answer
+    return predicted

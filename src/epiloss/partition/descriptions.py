@@ -1,4 +1,4 @@
-"""Regions in words: the splits that lead to a region, simplified to one condition for each feature."""
+"""Describe regions in words: the splits of a region, simplified to one condition per feature."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from epiloss.input.features import Features
 from epiloss.input.text import WORD, absence
 from epiloss.partition.thresholds import ANYWHERE, Gap, Whole, gaps_among, shown_ends
 
-_MOST_ROWS = 20_000  # that a number in words is to part just as the threshold does
-_RUN = 32  # of them next to each other, which are read together
+_MOST_ROWS = 20_000  # a rounded threshold must split this many rows like the exact one
+_RUN = 32  # number of adjacent rows in each run of that sample
 
 
 @dataclass(frozen=True)
 class Step:
-    """One split on the way to a region.
+    """One split on the path to a region.
 
-    A number goes left if it is at most ``threshold``, a category if it is that one; a threshold of
-    NaN stands for the category "missing", and an infinite one parts numbers from missing values.
+    A number goes left if it is at most ``threshold``, and a category if it equals ``threshold``. NaN
+    stands for the category "missing". An infinite threshold separates numbers from missing values.
     """
 
     feature: int
@@ -37,11 +37,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a region asks of one feature: a range of numbers, or one or none of some categories.
+    """The condition of a region on one feature: a range of numbers, a category, or excluded categories.
 
-    ``missing`` is True where rows without a number belong to the region, and None where every row
-    has one; of categories, "missing" is one more. ``gaps`` are those that the two ends lie in, and
-    ``whole`` is known where all values are whole numbers, or days.
+    ``missing`` says whether rows without a number belong to the region; it is None if no row lacks a
+    number. For categories, "missing" is one of the categories. ``gaps`` are the gaps between observed
+    values that contain the two ends of the range. ``whole`` is set if all values are integers or days.
     """
 
     feature: int
@@ -68,13 +68,13 @@ class Condition:
 
     @property
     def in_brackets(self) -> str:
-        """The condition as one of several: what has an "or" stands in brackets."""
+        """The condition as one of several, in brackets if it contains an "or"."""
         is_choice = bool(self.missing) and self.low < self.high and not self.never
         return f"({self})" if is_choice and self.only is None else str(self)
 
     @property
-    def says_nothing(self) -> bool:
-        """Tell whether every row meets it."""
+    def is_trivial(self) -> bool:
+        """Whether every row meets the condition."""
         return self.only is None and not self.never and self.missing is not False and not self._has_end
 
     @property
@@ -86,26 +86,29 @@ class Condition:
             return f"{self.name} is {'true' if math.isfinite(self.low) else 'false'}"
         if self.dtype == WORD:
             return self.name if math.isfinite(self.low) else absence(self.name)
-        words = None if self.whole is None else self.whole.said(self.name, self.low, self.high)
+        words = None if self.whole is None else self.whole.describe(self.name, self.low, self.high)
         if words is not None:
             return words
-        low, high = shown_ends((self.low, self.high), self.gaps, self.dtype)
+        ends = self.low, self.high
+        if self.whole is not None:  # no integer lies between a number and its floor
+            ends = float(np.floor(self.low)), float(np.floor(self.high))
+        low, high = shown_ends(ends, self.gaps, self.dtype)
         if not math.isfinite(self.high):
             return f"{self.name} > {low}"
         return f"{low} < {self.name} <= {high}" if math.isfinite(self.low) else f"{self.name} <= {high}"
 
 
 @dataclass(frozen=True)
-class Rule:
-    """The conditions that all rows of a region meet, the first split's first.
+class Description:
+    """The conditions that all rows of a region meet, in the order of the splits.
 
     Examples
     --------
     >>> features = Features.read({"age": [30.0, 52.0], "city": ["Rome", "Oslo"]})
     >>> steps = [Step(0, False, 47.5, left=False, missing_left=False),
     ...          Step(1, True, 1.0, left=False, missing_left=False)]
-    >>> rule = rule_of(steps, features)
-    >>> str(rule), rule.holds(features).tolist()
+    >>> description = describe(steps, features)
+    >>> str(description), description.holds(features).tolist()
     ('age >= 48 and city is not Rome', [False, True])
     """
 
@@ -115,10 +118,10 @@ class Rule:
     def __str__(self) -> str:
         if len(self.conditions) == 1:
             return str(self.conditions[0])
-        return " and ".join(condition.in_brackets for condition in self.conditions) or "all of it"
+        return " and ".join(condition.in_brackets for condition in self.conditions) or "all rows"
 
     def holds(self, features: Features) -> NDArray[np.bool_]:
-        """Tell which rows meet the rule."""
+        """Return which rows meet all conditions."""
         inside = np.ones(features.n_rows, bool)
         for step in self.steps:
             values = features.column(step.feature)
@@ -132,21 +135,21 @@ class Rule:
 
 
 @dataclass
-class Wording:
-    """How rules name the features, and which of these have missing values."""
+class Describer:
+    """Describes regions by the names of features, and remembers which have missing or integer values."""
 
     features: Features
     _has_missing: dict[int, bool] = field(default_factory=dict)
     _whole: dict[int, Whole | None] = field(default_factory=dict)
 
     def has_missing(self, feature: int) -> bool:
-        """Tell whether any row lacks a value."""
+        """Return whether any row lacks a value of the feature."""
         if feature not in self._has_missing:
             self._has_missing[feature] = self.features.has_missing(feature)
         return self._has_missing[feature]
 
     def whole(self, feature: int) -> Whole | None:
-        """Return what the values have in common if all are whole numbers, or days."""
+        """Return the range of the values if all are integers or days, else None."""
         if feature not in self._whole:
             is_number = self.features.n_rows > 0 and feature not in self.features.categories
             dtype = self.features.dtypes.get(feature, "")
@@ -154,32 +157,32 @@ class Wording:
             self._whole[feature] = Whole.of(values, dtype)
         return self._whole[feature]
 
-    def rules(self, paths: Iterable[Iterable[Step]]) -> list[Rule]:
-        """Return the rules of some paths, with no redundant bound."""
-        found = [Rule(path, tuple(self._conditions(path))) for path in map(tuple, paths)]
-        gaps = self._gaps(chain.from_iterable(rule.conditions for rule in found))
+    def describe(self, paths: Iterable[Iterable[Step]]) -> list[Description]:
+        """Return the description of each path, without redundant conditions."""
+        found = [Description(path, tuple(self._conditions(path))) for path in map(tuple, paths)]
+        gaps = self._gaps(chain.from_iterable(one.conditions for one in found))
         return [
-            replace(rule, conditions=tuple(_placed(one, gaps) for one in rule.conditions))
-            for rule in found
+            replace(one, conditions=tuple(_with_gaps(condition, gaps) for condition in one.conditions))
+            for one in found
         ]
 
     def _gaps(self, conditions: Iterable[Condition]) -> Mapping[tuple[int, float], Gap]:
-        """Return the gaps of the conditions' ends, by feature and threshold."""
+        """Return the gaps around the ends of the conditions, by feature and threshold."""
         ends: dict[int, set[float]] = defaultdict(set)
         for one in conditions:
             ends[one.feature].update(filter(math.isfinite, (one.low, one.high)))
         gaps: dict[tuple[int, float], Gap] = {}
         for feature, thresholds in ends.items():
-            if not thresholds or self.features.dtypes.get(feature):  # these are shown to the tick
+            if not thresholds or self.features.dtypes.get(feature):  # shown exactly
                 continue
             ordered = np.array(sorted(thresholds))
-            found = gaps_among(self._some.column(feature), ordered)
+            found = gaps_among(self._sample.column(feature), ordered)
             gaps |= {(feature, one): gap for one, gap in zip(ordered.tolist(), found, strict=True)}
         return gaps
 
     @cached_property
-    def _some(self) -> Features:
-        """The rows that thresholds are placed among: all, or so many, in runs evenly spread."""
+    def _sample(self) -> Features:
+        """The rows that determine the gaps: all, or evenly spaced runs of rows."""
         n = self.features.n_rows
         if n <= _MOST_ROWS:
             return self.features
@@ -187,17 +190,19 @@ class Wording:
         return self.features.take((starts[:, None] + np.arange(_RUN)).ravel())
 
     def _conditions(self, path: Sequence[Step]) -> Iterator[Condition]:
-        # learned where values were missing, whether or not any of these rows lacks one
-        parted = {step.feature for step in path if math.isinf(step.threshold)}
+        # The learning rows had missing values, even if these rows have none.
+        with_missing = {step.feature for step in path if math.isinf(step.threshold)}
         conditions: dict[int, Condition] = {}
         for step in path:
-            known = conditions.get(step.feature) or self._anything(step.feature, parted)
+            known = conditions.get(step.feature) or self._unrestricted(step.feature, with_missing)
             conditions[step.feature] = self._narrowed(known, step)
-        return (one for one in conditions.values() if not one.says_nothing)
+        return (one for one in conditions.values() if not one.is_trivial)
 
-    def _anything(self, feature: int, parted: Collection[int]) -> Condition:
+    def _unrestricted(self, feature: int, with_missing: Collection[int]) -> Condition:
         is_category = feature in self.features.categories
-        missing = True if not is_category and (feature in parted or self.has_missing(feature)) else None
+        missing = (
+            True if not is_category and (feature in with_missing or self.has_missing(feature)) else None
+        )
         name, dtype = self.features.names[feature], self.features.dtypes.get(feature, "")
         whole = None if is_category else self.whole(feature)
         return Condition(feature, name, missing=missing, dtype=dtype, whole=whole)
@@ -215,19 +220,19 @@ class Wording:
         return replace(known, never=(*known.never, name))
 
 
-def rule_of(steps: Sequence[Step], features: Features) -> Rule:
-    """Return the rule of one path."""
-    return Wording(features).rules([steps])[0]
+def describe(steps: Sequence[Step], features: Features) -> Description:
+    """Return the description of one path."""
+    return Describer(features).describe([steps])[0]
 
 
-def _placed(known: Condition, gaps: Mapping[tuple[int, float], Gap]) -> Condition:
-    """Return a condition with the gaps of its ends."""
+def _with_gaps(known: Condition, gaps: Mapping[tuple[int, float], Gap]) -> Condition:
+    """Return a condition with the gaps around its ends."""
     low, high = (gaps.get((known.feature, end), ANYWHERE) for end in (known.low, known.high))
     return replace(known, gaps=(low, high))
 
 
 def _none_of(names: Sequence[str]) -> str:
-    """Return categories that are excluded in words.
+    """Return excluded categories in words.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The short-hands that name a partition."""
+"""Names of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epiloss.partition.tree import Tree
 
 
 def resolve_partition(partition: Any) -> Partitioner:
-    """Return the partitioner that a short-hand or an estimator stands for."""
+    """Return the partitioner for a name or an estimator."""
     if isinstance(partition, Partitioner):
         return partition
     partitioners: dict[str, Partitioner] = {"tree": Tree(), "stump": Stump(), "kmeans": KMeans()}
@@ -26,6 +26,6 @@ def resolve_partition(partition: Any) -> Partitioner:
     ):
         return Custom(partition, type(partition).__name__)
     raise OptionError(
-        "partition must be 'tree', 'stump', 'kmeans', one of epiloss.partition such as "
+        "partition must be 'tree', 'stump', 'kmeans', a partitioner of epiloss.partition such as "
         f"Tree(region_ratio=30), or an object with fit(X, y) and apply or predict, got {partition!r}."
     )

@@ -1,4 +1,4 @@
-"""Features as one-byte codes: quantile edges inside each level set, one code for each category."""
+"""Features as one-byte codes: quantile bins within each level set, and one code per category."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 from epiloss.input.sparse import SparseColumns
 
-SAMPLE = 512  # rows of a level set that its edges are found from
-_COLUMNS, _ROWS = 256, 16_384  # what is worked on at a time
-_FEW = 128  # columns, up to which several level sets' are sorted together
+SAMPLE = 512  # number of rows of a level set from which its edges are computed
+_COLUMNS, _ROWS = 256, 16_384  # size of the blocks that are processed at a time
+_FEW = 128  # with fewer columns, several level sets are sorted together
 
 
 @dataclass(frozen=True)
 class CodedFeatures:
-    """The codes (columns, rows) of learning rows, sorted by level set, and what the codes mean.
+    """The codes (columns, rows) of learning rows, sorted by level set, and the meaning of the codes.
 
-    ``edges`` (level sets, columns, 63): a number with code ``k`` is at most edge ``k`` and above the
-    edge before. ``categories`` has, for a column of categories, the category of each code.
+    ``edges`` has shape (level sets, columns, 63): a number with code ``k`` is at most edge ``k`` and
+    above edge ``k - 1``. ``categories`` maps each categorical column to the category of each code.
     """
 
     codes: NDArray[np.uint8]
@@ -36,7 +36,7 @@ class CodedFeatures:
     categories: Mapping[int, Codes]
 
     def threshold(self, level_set: Codes, feature: Codes, code: Codes) -> Floats:
-        """Return the number, or the category, that splits of these codes compare with."""
+        """Return the number or category with which splits at these codes compare values."""
         values = self.edges[level_set, feature, np.minimum(code, N_EDGES - 1)]
         for column, names in self.categories.items():
             here = feature == column
@@ -46,7 +46,7 @@ class CodedFeatures:
 
 
 def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> CodedFeatures:
-    """Encode rows, those of level set ``s`` being ``rows[starts[s] : starts[s + 1]]``."""
+    """Encode rows; those of level set ``s`` are ``rows[starts[s] : starts[s + 1]]``."""
     n_level_sets, d = len(starts) - 1, features.n_columns
     edges = np.full((n_level_sets, d, N_EDGES), np.inf)
     codes = np.empty((d, len(rows)), np.uint8)
@@ -70,7 +70,7 @@ def coded(features: Features, rows: Codes, starts: Codes, workers: Workers) -> C
 
     blocks = features.column_blocks()
     parts = [(slice(0, n_level_sets), starts, columns) for columns in blocks]
-    # of few rows the calls would take longer than the work
+    # For few rows, the overhead of the calls would outweigh the work.
     if workers.n > 1 and len(rows) > _ROWS and len(blocks) == 1:
         parts = [
             (slice(s, s + 1), np.array(part), blocks[0])
@@ -92,16 +92,16 @@ def _ranges(first: int, last: int, most: int) -> list[tuple[int, int]]:
 
 
 def _sample(rows: Codes) -> Codes:
-    """Return some rows, the same for the same number; at random, as rows may alternate."""
+    """Return a random sample of rows, with a fixed seed; evenly spaced rows could follow a pattern."""
     if len(rows) <= SAMPLE:
         return rows
     return rows[np.random.default_rng(0).choice(len(rows), SAMPLE, replace=False)]
 
 
 def quantile_edges(values: NDArray[Any]) -> Floats:
-    """Return up to 62 numbers between the values (..., rows) of each column, then infinities.
+    """Return up to 62 edges between the values (..., rows) of each column, padded with infinity.
 
-    Where a column has few values there is an edge between any two.
+    A column with few distinct values has an edge between any two of them.
 
     Examples
     --------
@@ -120,8 +120,8 @@ def _edges_among(ordered: NDArray[Any]) -> Floats:
 
 
 def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
-    """Return the edges (samples, columns, 63), each a number of the column's own precision."""
-    if features.is_sparse:  # of which only the samples are written out
+    """Return the edges (samples, columns, 63) in the precision of the columns."""
+    if features.is_sparse:  # only the samples are made dense
         chosen = features.take(np.concatenate(samples))
         ends = np.cumsum([len(sample) for sample in samples])
         features, samples = chosen, np.split(np.arange(ends[-1]), ends[:-1])
@@ -136,7 +136,7 @@ def _edges(features: Features, samples: Sequence[Codes]) -> Floats:
 
 
 def _blocks(features: Features) -> Iterator[NDArray[Any]]:
-    """Yield the values (rows, columns) of columns that are sorted together."""
+    """Yield blocks of values (rows, columns) that are sorted together."""
     source = features.source
     if isinstance(source, tuple):
         yield from (column[:, None] for column in source)
@@ -149,7 +149,7 @@ def _blocks(features: Features) -> Iterator[NDArray[Any]]:
 
 
 def _category_codes(values: Floats) -> tuple[NDArray[np.uint8], Codes]:
-    """Return the codes of categories, and the categories that have one: the most frequent."""
+    """Return the codes of categories, and the most frequent categories, which have their own codes."""
     missing = np.isnan(values)
     category = np.where(missing, 0, values).astype(np.int64)
     count = np.bincount(category[~missing])

@@ -1,4 +1,4 @@
-"""Two regions in each level set, from one balanced split: what a diagram shows best."""
+"""Two regions in each level set, from one balanced split."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from epiloss.partition.base import LearningRows, Partition, Partitioner, for_eac
 from epiloss.partition.descriptions import Step
 from epiloss.scoring import Brier
 
-_NEARLY_HALF = 0.4  # of the rows, that the smaller side of a column of ties may have
-_MUCH_MORE = 1.5  # times what halves explain
+_NEARLY_HALF = 0.4  # minimum fraction of rows on each side, if ties prevent halves
+_MUCH_MORE = 1.5  # factor by which such a split must explain more than halves
 
 
 @dataclass(frozen=True)
 class Stump(Partitioner):
-    """One split in each level set, as balanced as can be: two regions, which a diagram shows best.
+    """One balanced split in each level set, which gives two regions that are easy to show in a diagram.
 
-    A column of ties, such as men and women, may part them also in two fifths and three if that explains
-    much more; where no column can be cut in half, the smaller side is a quarter or a tenth.
+    Splits divide the rows in halves. A column with ties, such as sex, may also have only 40% of the rows
+    on one side if that split explains much more. If no column allows halves, the smaller side has at
+    least a quarter or a tenth of the rows.
 
     See Also
     --------
-    epiloss.partition.Tree : more regions, which show more of the grouping loss.
+    epiloss.partition.Tree : more regions, which explain more of the grouping loss.
 
     References
     ----------
@@ -48,7 +49,7 @@ class Stump(Partitioner):
     name: str = "stump"
 
     def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
-        """Split each level set in two halves, on the feature that tells the labels best apart."""
+        """Split each level set into halves by the feature that separates the labels best."""
         return StumpPartition(for_each_level_set(self._split, rows, generator, n_jobs))
 
     def _split(self, rows: LearningRows, seed: int) -> _Tree | None:
@@ -56,18 +57,18 @@ class Stump(Partitioner):
         for part in (2, 4, 10):
             least = len(rows.labels) // part
             if least >= 1 and (tree is None or tree.model.tree_.node_count == 1):
-                tree = _grown(rows, seed, max_depth=1, min_samples_leaf=least)
+                tree = _fit_tree(rows, seed, max_depth=1, min_samples_leaf=least)
         nearly = int(_NEARLY_HALF * len(rows.labels))
         if tree is None or nearly < 1:
             return tree
-        tied = _grown(rows, seed, max_depth=1, min_samples_leaf=nearly)
+        tied = _fit_tree(rows, seed, max_depth=1, min_samples_leaf=nearly)
         better = tied.explained > _MUCH_MORE * tree.explained
         return tied if better and not tied.column_has_halves(rows.features) else tree
 
 
 @dataclass(frozen=True)
 class StumpPartition(Partition):
-    """A tree for each level set; ``None`` where there is nothing to split."""
+    """A tree for each level set; ``None`` if it has too few rows to split."""
 
     trees: Sequence[_Tree | None]
 
@@ -81,17 +82,17 @@ class StumpPartition(Partition):
         return region
 
     def path(self, level_set: int, region: int) -> list[Step]:
-        """Return the one split, or none where there is nothing to split."""
+        """Return the split, or an empty list if the level set was not split."""
         tree = self.trees[level_set]
         return [] if tree is None else tree.path(region)
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a tree splits on: numbers as they are, and one indicator for each frequent category.
+    """The columns for a tree: numbers as they are, and one indicator for each frequent category.
 
-    On real data indicators found more than an order of the categories by their rate, which small
-    level sets overfit.
+    On real data, indicators explained more than ordering the categories by their rate, which overfits
+    in small level sets.
     """
 
     numbers: Codes
@@ -120,7 +121,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Tree:
-    """A fitted scikit-learn tree and the columns that it splits on."""
+    """A fitted scikit-learn tree and its columns."""
 
     model: Any
     columns: _Columns
@@ -130,7 +131,7 @@ class _Tree:
 
     @property
     def explained(self) -> float:
-        """What the first split takes off the impurity."""
+        """The decrease in impurity by the first split."""
         nodes = self.model.tree_
         if nodes.node_count == 1:
             return 0.0
@@ -138,7 +139,7 @@ class _Tree:
         return float(nodes.impurity[0] - children / nodes.weighted_n_node_samples[0])
 
     def column_has_halves(self, features: Features) -> bool:
-        """Tell whether the column of the first split could be cut in two halves, as few ties allow."""
+        """Return whether the column of the first split can be split into halves in spite of ties."""
         values = np.sort(self.columns.matrix(features)[:, int(self.model.tree_.feature[0])])
         middle = len(values) // 2
         ends = values[middle - 1], values[middle], values[min(middle + len(values) % 2, len(values) - 1)]
@@ -149,16 +150,16 @@ class _Tree:
         if leaf == 0:
             return []  # the root itself
         column, left = int(nodes.feature[0]), leaf == nodes.children_left[0]
-        place = column - len(self.columns.numbers)
-        if place >= 0:  # an indicator is 1, on the right, where a row has the category
-            feature, code = self.columns.indicators[place]
+        indicator = column - len(self.columns.numbers)
+        if indicator >= 0:  # rows of the category have 1, and go right
+            feature, code = self.columns.indicators[indicator]
             return [Step(feature, True, code, not left, math.isnan(code))]
         missing_left = bool(nodes.missing_go_to_left[0])
         feature = int(self.columns.numbers[column])
         return [Step(feature, False, float(nodes.threshold[0]), left, missing_left)]
 
 
-def _grown(rows: LearningRows, seed: int, **limits: Any) -> _Tree:
+def _fit_tree(rows: LearningRows, seed: int, **limits: Any) -> _Tree:
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     columns = _Columns.of(rows.features)

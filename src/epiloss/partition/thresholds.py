@@ -1,4 +1,4 @@
-"""Thresholds in words: in few digits that part the rows just as they do, and whole numbers as such."""
+"""Format thresholds with few digits such that they split the rows like the exact numbers."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss._typing import Floats
-from epiloss.input.datetimes import DATE, MOMENT, TIME
+from epiloss.input.datetimes import DATE, DATETIME, TIME
 
-_DIGITS, _MOST_DIGITS = 4, 17  # that a threshold is shown with: more only where these say another one
-_FEW = 8  # thresholds, for which it does not pay to sort
-_NEAR = 2e-3  # of a threshold: twice as far as its first digits are from it
+_DIGITS, _MOST_DIGITS = 4, 17  # number of significant digits, more only if needed to split alike
+_FEW = 8  # number of thresholds up to which sorting the values does not pay
+_NEAR = 2e-3  # relative distance, twice that of a threshold rounded to its first digits
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 _DAY = 86_400e6  # microseconds
 _LARGEST_WHOLE = 2.0**53
-_PLAIN = 10_000  # below which numbers have no comma, as years have none
+_PLAIN = 10_000  # smaller numbers have no thousands separator, because they may be years
 
-Gap = tuple[float, float]  # rows' values next to a threshold, at most it and above; infinite if far
+Gap = tuple[float, float]  # the observed values below (or at) and above a threshold; infinite if far
 ANYWHERE: Gap = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
 class Whole:
-    """Values that are all whole numbers, or all days: the least and the most of them.
+    """The range of values that are all integers, or all days.
 
     Examples
     --------
     >>> party = Whole(1, 7)
-    >>> party.said("party", 2.0, 3.0), party.said("party", 2.5, 5.5), party.said("party", -np.inf, 1.5)
-    ('party is 3', 'party is 3 to 5', 'party is 1')
+    >>> [party.describe("party", *ends) for ends in ((2.0, 3.0), (2.5, 5.5), (-np.inf, 1.5))]
+    ['party is 3', 'party is 3 to 5', 'party is 1']
     >>> age = Whole(17, 90)
-    >>> [age.said("age", low, np.inf) for low in (64.5, 20.0, 89.0)]
+    >>> [age.describe("age", low, np.inf) for low in (64.5, 20.0, 89.0)]
     ['age >= 65', 'age > 20', 'age is 90']
-    >>> age.said("age", -np.inf, 29.0), age.said("age", -np.inf, 31.0)
+    >>> age.describe("age", -np.inf, 29.0), age.describe("age", -np.inf, 31.0)
     ('age < 30', 'age <= 31')
     """
 
@@ -46,8 +46,8 @@ class Whole:
 
     @classmethod
     def of(cls, values: NDArray[Any], dtype: str) -> Whole | None:
-        """Return what whole numbers, or days, have in common; None where some value is neither."""
-        if dtype not in ("", DATE, MOMENT):
+        """Return the range of values; None unless all are integers, or all are days."""
+        if dtype not in ("", DATE, DATETIME):
             return None
         unit = _DAY if dtype else 1.0
         known = np.asarray(values, float)
@@ -58,12 +58,12 @@ class Whole:
             return None
         return cls(int(known.min()), int(known.max()), is_days=bool(dtype))
 
-    def said(self, name: str, low: float, high: float) -> str | None:
-        """Return "more than ``low`` and at most ``high``" in words; None where numbers are too long."""
+    def describe(self, name: str, low: float, high: float) -> str | None:
+        """Return the condition ``low < name <= high`` in words; None if its numbers have many digits."""
         unit = _DAY if self.is_days else 1.0
         first = math.floor(low / unit) + 1 if math.isfinite(low) else None
         last = math.floor(high / unit) if math.isfinite(high) else None
-        # of nothing but the least, or the most, is said what it is
+        # If only the smallest or the largest value is left, it is named.
         begin = self.least if first is None and last == self.least else first
         end = self.most if last is None and first == self.most else last
         if begin is not None and begin == end:
@@ -75,21 +75,21 @@ class Whole:
         return f"{name} is {self._shown(first)} to {self._shown(last)}"
 
     def _one_sided(self, name: str, first: int | None, last: int | None) -> str | None:
-        """Say one end, of "from" and "more than" whichever has fewer digits."""
+        """Describe a range with one end; of ">=" and ">" use the one with fewer digits."""
         if self.is_days:
             if first is not None:
                 return f"{name} is after {self._shown(first - 1)}"
             return None if last is None else f"{name} is before {self._shown(last + 1)}"
         if first is not None:
-            with_it, without = (">=", first), (">", first - 1)
+            inclusive, exclusive = (">=", first), (">", first - 1)
         else:
-            assert last is not None  # a condition has an end
-            with_it, without = ("<=", last), ("<", last + 1)
-        sign, number = min(with_it, without, key=lambda one: _n_digits(one[1]))
+            assert last is not None  # a condition has at least one end
+            inclusive, exclusive = ("<=", last), ("<", last + 1)
+        sign, number = min(inclusive, exclusive, key=lambda one: _n_digits(one[1]))
         return None if _n_digits(number) > _DIGITS else f"{name} {sign} {self._shown(number)}"
 
     def _is_long(self, low: int, first: int, last: int) -> bool:
-        """Tell whether a range is better said by the numbers that it lies between."""
+        """Return whether the ends of a range have too many digits."""
         if self.is_days:
             return False
         return max(_n_digits(first), _n_digits(last)) > _DIGITS or _n_digits(first) > _n_digits(low) + 1
@@ -101,7 +101,7 @@ class Whole:
 
 
 def _n_digits(number: int) -> int:
-    """Return the digits of a number without the zeros at its end.
+    """Return the number of digits of an integer without trailing zeros.
 
     Examples
     --------
@@ -112,10 +112,10 @@ def _n_digits(number: int) -> int:
 
 
 def gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
-    """Return the values next to each of the sorted thresholds, at most it and above it.
+    """Return the values just below (or at) and just above each of the sorted thresholds.
 
-    Of few thresholds only what is near them is looked at. Where no value is known, the thresholds are
-    to be told apart, and from what is farther than a hundredth of their range.
+    For few thresholds, only values near them are considered. If no value is known, the gaps are chosen
+    such that the thresholds can be distinguished.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def gaps_among(values: NDArray[Any], thresholds: Floats) -> list[Gap]:
     """
     if len(thresholds) <= _FEW and not np.isnan(values).all():
         return [_gap_near(values, one) for one in thresholds]
-    ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # what is missing sorts last
+    ordered = np.sort(values)[: np.count_nonzero(~np.isnan(values))]  # NaN is sorted last
     if not len(ordered) and len(thresholds) > 1:
         near = min(np.diff(thresholds).min() / 2, np.ptp(thresholds) / 100)
         ordered = np.sort(np.concatenate([thresholds - near, thresholds + near]))
@@ -140,7 +140,7 @@ def _gap_near(values: NDArray[Any], threshold: np.float64) -> Gap:
 
 
 def shown_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:
-    """Return both ends in few digits, and in more where these would look alike."""
+    """Format both ends of a range with few digits, or more if they would look the same."""
     for digits in range(_DIGITS, _MOST_DIGITS + 1):
         low, high = (
             _shown_inside(end, gap, dtype, digits) if math.isfinite(end) else ""
@@ -152,9 +152,9 @@ def shown_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> 
 
 
 def _shown_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
-    """Return a number in so many digits, or in as many as part the rows just as it does."""
+    """Format a number with ``digits`` digits, or more if needed to stay inside its gap."""
     if dtype:
-        return shown_number(value, dtype)  # to the tick
+        return shown_number(value, dtype)  # exact
     for more in range(digits, _MOST_DIGITS + 1):
         text = shown_number(value, dtype, more)
         if gap[0] <= float(text.replace(",", "")) < gap[1]:
@@ -163,7 +163,7 @@ def _shown_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
 
 
 def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
-    """Return a number in so many digits, rounded down: at most 2.5 is at most 2 for whole numbers.
+    """Format a number with ``digits`` significant digits, rounded down.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     if not 1e-4 <= abs(value) < 1e15:
         return f"{value:.{digits}g}"
     places = digits - 1 - math.floor(math.log10(abs(value)))
-    # powers of ten with whole exponents are exact, their inverses are not
+    # Positive powers of ten are exact, negative powers are not.
     down = math.floor(value * 10.0**places) / 10.0**places if places >= 0 else _down(value, -places)
     text = f"{down:{'' if abs(down) < _PLAIN else ','}.{max(places, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -195,7 +195,7 @@ def _down(value: float, zeros: int) -> float:
 
 
 def _duration(seconds: float, digits: int) -> str:
-    """Return a duration in the largest unit of which it has one."""
+    """Format a duration in the largest unit that fits into it."""
     unit, size = next(
         ((name, size) for name, size in _UNITS.items() if abs(seconds) >= size), ("second", 1)
     )
@@ -204,10 +204,10 @@ def _duration(seconds: float, digits: int) -> str:
 
 
 def _plain_time(value: float, dtype: str) -> str:
-    """Return a moment, its day or its time of day, without a fraction that is nil."""
+    """Format a date, a time of day or both, without a zero fraction or midnight."""
     ticks = np.array(math.floor(value), np.int64)
     if dtype == DATE:
-        return str(ticks.view(MOMENT).astype("datetime64[D]"))
-    text = str(ticks.view(MOMENT if dtype == TIME else dtype))
+        return str(ticks.view(DATETIME).astype("datetime64[D]"))
+    text = str(ticks.view(DATETIME if dtype == TIME else dtype))
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.partition("T")[2] if dtype == TIME else text.removesuffix("T00:00:00")

@@ -1,4 +1,4 @@
-"""Regions from a decision tree in each level set: the paper's partition."""
+"""Regions from a decision tree in each level set, as in the paper."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from epiloss.partition.forest import Forest, grow
 
 @dataclass(frozen=True)
 class Tree(Partitioner):
-    """Trees whose leaves hold at least ``region_ratio`` learning rows.
+    """Regions from decision trees whose leaves have at least ``region_ratio`` learning rows.
 
-    Bounding their number alone, as scikit-learn's ``max_leaf_nodes`` does, lets them spend leaves on
-    single rows, which explain nothing: measured, the bound is then up to a tenth lower.
+    Limiting only the number of leaves, like scikit-learn's ``max_leaf_nodes``, allows leaves with single
+    rows, which explain nothing: in measurements, the bound was up to 10% lower.
 
-    Every node looks at every column. To look, from the third depth on, only at the eighth of the
-    columns that were best above would save at most a sixth of an audit's time, as growing takes less
-    than a third of it at 768 columns; measured over 8 splits of 20,000 rows, it explains 1.06 ± 0.01
-    times as much of image embeddings, and 0.98 ± 0.01 where columns matter only on one side of others.
+    Every node considers every column. Considering only the best eighth of the columns from the third
+    level on would save at most a sixth of the time of an audit, because growing trees takes less than a
+    third of it at 768 columns. Measured over 8 splits of 20,000 rows, it explains 1.06 ± 0.01 times as
+    much of image embeddings, but 0.98 ± 0.01 times as much where columns interact.
 
     Parameters
     ----------
     region_ratio : float
-        Least number of learning rows in a leaf; the paper uses 30.
+        Minimum number of learning rows in a leaf; the paper uses 30.
 
     See Also
     --------
-    epiloss.partition.Stump : two regions in each level set.
+    epiloss.partition.Stump : only two regions in each level set.
 
     References
     ----------
@@ -61,12 +61,12 @@ class Tree(Partitioner):
         numeric = isinstance(ratio, int | float | np.number) and not isinstance(ratio, bool)
         if not numeric or not 1 <= ratio < float("inf"):
             raise OptionError(
-                "region_ratio, the learning rows per region, must be at least 1 and finite, "
-                f"got {ratio!r}. 12 suits most data; the paper uses 30."
+                "region_ratio, the number of learning rows per region, must be at least 1 and finite, "
+                f"got {ratio!r}. The default is 12; the paper uses 30."
             )
 
     def fit(self, rows: LearningRows, generator: np.random.Generator, n_jobs: int | None) -> Partition:
-        """Grow one tree in each level set; nothing is left to chance."""
+        """Grow one tree in each level set; the result is deterministic."""
         with Workers(n_jobs) as workers:
             return TreePartition(grow(rows, math.ceil(self.region_ratio), workers), n_jobs)
 
@@ -84,7 +84,7 @@ class TreePartition(Partition):
             return self.forest.apply(features, level_set, workers)
 
     def join_small(self, level_set: Codes, region: Codes, n: NDArray[Any]) -> Codes:
-        """Delete every split that leaves fewer than two evaluated rows on one side."""
+        """Remove every split with fewer than two evaluated rows on one side."""
         if (n >= 2).all():
             return region
         return self.forest.without_small_leaves(level_set, region, n)
