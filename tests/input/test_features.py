@@ -15,7 +15,7 @@ import scipy.sparse
 from epiloss import DataError
 from epiloss.input.features import Features
 from epiloss.input.values import is_missing
-from epiloss.partition.descriptions import Step, rule_of
+from epiloss.partition.descriptions import Step, describe
 
 A = np.array([[1.0, -2.5], [0.25, 7.0], [3.0, 0.0]])
 NAMES = ["age", "bmi"]
@@ -198,7 +198,7 @@ def test_truth_values_some_of_which_are_missing_are_still_such(column: Any) -> N
     np.testing.assert_array_equal(features.matrix[:, 0], [1, np.nan, 0])
     assert not features.categories
     steps = [Step(0, False, 0.5, left=True, missing_left=True)]
-    assert str(rule_of(steps, features)) == "has_car is false or missing"
+    assert str(describe(steps, features)) == "has_car is false or missing"
 
 
 def test_truth_values_among_numbers_are_numbers() -> None:
