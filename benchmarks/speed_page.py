@@ -1,4 +1,4 @@
-"""What the benchmark of speed measured, and the page that shows it."""
+"""The results of the speed benchmark, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ SIZE, FASTER, LIGHTGBM = "rows x columns", "times as fast", "one LightGBM fit"
 MEMORY, PEER_MEMORY = "memory, epiloss", "memory, glest"
 DEFAULT = "epiloss (default)"
 README_COLUMNS = (SIZE, "glest", DEFAULT, FASTER, LIGHTGBM, PEER_MEMORY, MEMORY)
-FLOOR = """The floor is the CPU time to quantise every row once, the least that trees on quantised
-columns need. Up to 10,000 rows it is below a millisecond. Python takes longer to call the parts of an
-audit, so eight times the floor is out of reach there.
+FLOOR = """The floor is the CPU time to quantise every row once, the minimum for trees on quantised
+columns. Up to 10,000 rows it is below a millisecond. Calling the parts of an audit from Python takes
+longer than that, so the target of eight times the floor is out of reach there.
 """
-INTRODUCTION = """# How fast it is
+INTRODUCTION = """# Speed
 
-`make bench` (`python benchmarks/speed.py --markdown docs/speed.md --readme README.md`) wrote this page.
-It compares the default call, `epiloss.audit(y, s, X)`, with glest, the estimator of the paper's authors,
-at its defaults. Each call runs in a process of its own, on one thread, and the calls take turns. Times
-are CPU times; memory is the peak during the call, beyond the data and the libraries.
+This page compares the default call, `epiloss.audit(y, s, X)`, with glest, the estimator by the paper's
+authors, at its defaults. Each call runs in its own process, on one thread, and the calls take turns.
+Times are CPU times; memory is the peak during the call, beyond the data and the libraries. `make bench`
+(`python benchmarks/speed.py --markdown docs/speed.md --readme README.md`) writes the page.
 
 The default call does more than glest: it estimates the grouping loss by twin learners and also reports
-the regions of a partition. "Partition alone" is a call with `method="paper"`, which does glest's job.
-The LightGBM fit is a yardstick: 100 trees of 31 leaves, on the same rows, that predict the label minus
-the score from the features and the score.
+the regions of a partition. "Partition alone" is a call with `method="paper"`, which does the same work
+as glest. The LightGBM fit is for comparison: 100 trees of 31 leaves, on the same rows, that predict the
+label minus the score from the features and the score.
 """
 PARTITION = """## The partition alone
 
-`method="paper"` and glest do the same job: one split, 15 bins, trees, statistics. "Same leaves" is the
-speed-up over glest with at least 30 learning rows in each leaf, as ours has. The NumPy loops are used
-where the package was installed without a C compiler.
+`method="paper"` and glest do the same work: one split, 15 bins, trees, statistics. "Same leaves" is the
+speed-up if glest too has at least 30 learning rows in each leaf. The NumPy loops are used if the package
+was installed without a C compiler.
 """
 THREADS = """## Two threads
 
-The default call with `n_jobs=1` and `n_jobs=2`, in turns, in a process of its own: wall times. They mean
-something only on a machine with two free cores: "free cores" is how many two busy threads had meanwhile.
+Wall times of the default call with `n_jobs=1` and `n_jobs=2`, in turns, in one process. They are only
+meaningful on a machine with two free cores: "free cores" is how many cores two busy threads got at the
+same time.
 """
 TARGETS = """## Targets
 
-A growth exponent is the slope of log CPU time against log rows or log columns: 1 is proportional.
+A growth exponent is the slope of log CPU time against log rows or log columns; 1 means proportional.
 """
-SCALE = "Files larger than memory have [a page of their own](scale.md)."
+SCALE = "For files larger than memory, see [data larger than memory](scale.md)."
 
 
 @dataclass(frozen=True)
 class Size:
-    """Rows and columns, and what is asked of the default call and of the partition there.
+    """Rows and columns, and the targets of the default call and of the partition.
 
-    ``over_glest`` and, for each kernel, ``partition_over_glest`` are how many times as fast as glest
-    they are to be; ``over_lightgbm`` and ``over_partition`` how many times as long the default may take.
+    ``over_glest`` and, for each kernel, ``partition_over_glest`` are the least speed-ups over glest;
+    ``over_lightgbm`` and ``over_partition`` limit the CPU time of the default call.
     """
 
     n: int
@@ -73,7 +74,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Cost:
-    """Medians over the repetitions of one job: seconds and megabytes; NaN where it was not run."""
+    """Medians over the repetitions of one job: seconds and megabytes; NaN if it was not run."""
 
     cpu: float = NAN
     wall: float = NAN
@@ -82,7 +83,7 @@ class Cost:
 
     @classmethod
     def median(cls, found: Sequence[Mapping[str, float]]) -> Cost:
-        """Return the medians of what the repetitions measured."""
+        """Return the medians over the repetitions."""
         if not found:
             return cls()
         names = ("cpu", "wall", "peak", "data")
@@ -90,13 +91,13 @@ class Cost:
 
     @property
     def was_measured(self) -> bool:
-        """Tell whether the job was run."""
+        """Whether the job was run."""
         return self.cpu == self.cpu
 
 
 @dataclass(frozen=True)
 class Row:
-    """Everything measured at one size; of the partition, with each kernel."""
+    """The results for one size; those of the partition for each kernel."""
 
     size: Size
     glest: Cost
@@ -108,23 +109,23 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times the CPU time of the default call glest takes."""
+        """The CPU time of glest divided by that of the default call."""
         return self.glest.cpu / self.default.cpu
 
     @property
     def over_lightgbm(self) -> float:
-        """How many times the CPU time of a LightGBM fit the default call takes."""
+        """The CPU time of the default call divided by that of a LightGBM fit."""
         return self.default.cpu / self.lightgbm.cpu
 
     @property
     def over_partition(self) -> float:
-        """How many times the CPU time of the partition the default call takes."""
+        """The CPU time of the default call divided by that of the partition."""
         return self.default.cpu / self.partition.get("compiled", Cost()).cpu
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one run measured."""
+    """All results of one run."""
 
     rows: Sequence[Row]
     default_by_numpy: Mapping[str, Cost]
@@ -135,7 +136,7 @@ class Findings:
 
 
 def page(found: Findings, verdicts: Sequence[Verdict], notes: Sequence[str]) -> str:
-    """Return the page, the default call first."""
+    """Return the page."""
     met = sum(one.met for one in verdicts)
     parts = [INTRODUCTION, default_table(found.rows), *_by_numpy(found), *notes]
     parts += [PARTITION, partition_table(found.rows), FLOOR]
@@ -148,7 +149,7 @@ def page(found: Findings, verdicts: Sequence[Verdict], notes: Sequence[str]) -> 
 
 
 def default_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
-    """Return the table of the default call; of its columns those that are asked for, or all."""
+    """Return the table of the default call with some columns, or with all."""
     lines = [
         {
             SIZE: str(row.size),
@@ -168,7 +169,7 @@ def default_table(rows: Sequence[Row], columns: Sequence[str] = ()) -> str:
 
 
 def partition_table(rows: Sequence[Row]) -> str:
-    """Return the table of the partition alone, by each kernel."""
+    """Return the table of the partition alone, for each kernel."""
     return _table(
         [
             {
@@ -190,7 +191,7 @@ def partition_table(rows: Sequence[Row]) -> str:
 
 
 def threads_table(threads: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the table of wall times by one thread and by two."""
+    """Return the table of wall times with one thread and with two."""
     return _table(
         [
             {
@@ -207,7 +208,7 @@ def threads_table(threads: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def with_table(text: str, table: str) -> str:
-    """Return a page with another table between the marks.
+    """Return a page with the table between the markers replaced.
 
     Examples
     --------
@@ -222,30 +223,33 @@ def with_table(text: str, table: str) -> str:
 
 
 def _by_numpy(found: Findings) -> list[str]:
-    """Say how long the default call takes by the NumPy loops, where that was measured."""
+    """Return sentences on the CPU time of the default call with the NumPy loops, if measured."""
     compiled = {str(row.size): row.default.cpu for row in found.rows}
     text = []
     for size, cost in found.default_by_numpy.items():
         longer = number(cost.cpu / compiled.get(size, NAN))
         text.append(
-            f"By the NumPy loops (`EPILOSS_KERNEL=numpy`) the default call takes {_seconds(cost.cpu)}\n"
-            f"at {size}" + (f", {longer} times as long." if longer else ".")
+            f"With the NumPy loops (`EPILOSS_KERNEL=numpy`), the default call takes\n"
+            f"{_seconds(cost.cpu)} at {size}" + (f", {longer} times as long." if longer else ".")
         )
     return text
 
 
 def _profile(size: str, shares: Mapping[str, float]) -> str:
-    """Return where the time of the default call goes, by module, from the largest part on."""
+    """Return the share of CPU time of each module, from the largest down."""
     large = {module: share for module, share in shares.items() if share >= 0.005}
     lines = {**large, "all others": 1 - sum(large.values())}
-    text = f"The default call at {size}: the share of each module, with the libraries that it calls."
+    text = (
+        f"The default call at {size}: the share of CPU time of each module, including the libraries it "
+        "calls."
+    )
     return f"{text}\n\n" + _table(
         [{"module": name, "share": f"{part:.1%}"} for name, part in lines.items()]
     )
 
 
 def _table(lines: Sequence[Mapping[str, str]]) -> str:
-    """Return an aligned Markdown table, the first column to the left; blank columns are left out."""
+    """Return an aligned Markdown table without its empty columns."""
     columns = [[name, *(line[name] for line in lines)] for name in lines[0]]
     written = [column for column in columns if any(column[1:])]
     aligned = [_aligned(column, str.rjust if i else str.ljust) for i, column in enumerate(written)]
@@ -253,14 +257,14 @@ def _table(lines: Sequence[Mapping[str, str]]) -> str:
 
 
 def _aligned(column: Sequence[str], align: Callable[[str, int], str]) -> list[str]:
-    """Return the cells of a column at the same width, with the rule below the first."""
+    """Return the cells of a column at the same width, with a line of dashes below the first."""
     width = max(map(len, column))
     rule = "-" * width if align is str.ljust else "-" * (width - 1) + ":"
     return [align(column[0], width), rule, *(align(cell, width) for cell in column[1:])]
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return so many digits, and all before the point; a blank where nothing was measured.
+    """Format a number with two or more significant digits; return "" for NaN.
 
     Examples
     --------
