@@ -21,18 +21,18 @@ def audited(**options: Any) -> Audit:
 
 
 CASES: dict[str, tuple[Any, str, str]] = {
-    "features": (lambda: audited(), "twin", "right up to what they miss"),
+    "features": (lambda: audited(), "twin", "biased downwards by what they miss"),
     "cross-fitted": (lambda: audited(method="crossfit"), "crossfit", "no bins, evaluated on every row"),
     "classwise": (
         lambda: epiloss.audit(THREE.y, THREE.scores, THREE.X, task="classwise", n_bins=2),
         "twin",
-        "never too large",
+        "conservative",
     ),
-    "features and subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "twin", "never too large"),
+    "features and subgroups": (lambda: audited(subgroups=SAMPLE.X[:, 0] > 0), "twin", "conservative"),
     "subgroups alone": (
         lambda: epiloss.audit(SAMPLE.y, SAMPLE.scores, subgroups=SAMPLE.X[:, 0] > 0),
         "twin",
-        "never too large",
+        "conservative",
     ),
     "subgroups by regions": (
         lambda: epiloss.audit(SAMPLE.y, SAMPLE.scores, subgroups=SAMPLE.X[:, 0] > 0, method="partition"),
@@ -43,18 +43,18 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "joint": (
         lambda: epiloss.audit(THREE.y, THREE.scores, THREE.X, task="joint", n_bins=2),
         "partition",
-        "not on a whole vector",
+        "not on a vector of scores",
     ),
     "asked": (lambda: audited(method="partition"), "partition", "as requested; method='twin'"),
     "few rows": (
         lambda: epiloss.audit(SAMPLE.y[FEW], SAMPLE.scores[FEW], SAMPLE.X[FEW], n_bins=1),
         "partition",
-        "100 evaluated rows",
+        "at least 100 rows",
     ),
     "few clusters": (
         lambda: audited(clusters=np.arange(400) % 9, n_bins=1),
         "partition",
-        "in 10 clusters",
+        "10 clusters",
     ),
 }
 

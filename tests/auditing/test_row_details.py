@@ -85,8 +85,8 @@ def test_rules_name_the_columns_and_hold_for_the_rows(
     names = {"age": sample.X[:, 0], "income": sample.X[:, 1]}
     for region in np.flatnonzero(result.regions["n"] > 30)[:10]:
         rule = result.regions["rule"][region]
-        assert rule == "all of it" or any(name in rule for name in names)
-        for part in filter(lambda text: text != "all of it", rule.split(" and ")):
+        assert rule == "all rows" or any(name in rule for name in names)
+        for part in filter(lambda text: text != "all rows", rule.split(" and ")):
             values = {name: column[rows_of(result, int(region))] for name, column in names.items()}
             # a single row that was joined may lie outside; shown numbers are rounded
             assert np.mean(eval(_python(part), {}, values)) > 0.9
@@ -148,7 +148,7 @@ def test_regions_of_groups_and_clusters_have_names(sample: epiloss.simulate.Samp
     )
     assert set(clusters.regions["rule"]) == {"cluster 0", "cluster 1"}
     blind = epiloss.audit(sample.y, sample.scores, n_bins=5)
-    assert set(blind.regions["rule"]) == {"all of it"}
+    assert set(blind.regions["rule"]) == {"all rows"}
 
 
 def test_regions_of_an_embedding_are_named_by_typical_rows(sample: epiloss.simulate.Sample) -> None:
@@ -157,10 +157,10 @@ def test_regions_of_an_embedding_are_named_by_typical_rows(sample: epiloss.simul
     plain = epiloss.audit(sample.y, sample.scores, wide, **options)
     assert plain.details is not None
     rows = plain.details.typical_rows(0, 3).tolist()
-    assert plain.regions["rule"][0] == f"like rows {rows[0]}, {rows[1]}, {rows[2]}"
+    assert plain.regions["rule"][0] == f"rows like {rows[0]}, {rows[1]}, {rows[2]}"
     texts = [f"text {i}" for i in range(3_000)]
     told = epiloss.audit(sample.y, sample.scores, wide, display=texts, **options)
-    assert told.regions["rule"][0] == " · ".join(f"text {row}" for row in rows).join(["like ", ""])
+    assert told.regions["rule"][0] == "rows like " + " · ".join(f"text {row}" for row in rows)
 
 
 def test_the_histogram_counts_every_evaluated_row(

@@ -583,6 +583,6 @@ def test_subgroups_are_in_the_ledger(tmp_path: Path) -> None:
     options = ["--label", "y", "--score", "p", "--subgroups", "sex", "--subgroups", "site"]
     done = CliRunner().invoke(cli, ["audit", str(file), *options])
     assert done.exit_code == 0
-    title = "grouping loss between subgroups of "
+    title = "Grouping loss between subgroups of "
     titles = [line for line in done.stdout.splitlines() if line.startswith(title)]
     assert [line.removeprefix(title).split(",")[0] for line in titles] == ["sex", "site"]

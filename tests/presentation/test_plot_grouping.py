@@ -13,7 +13,7 @@ from matplotlib import colors, pyplot
 
 from epiloss import Audit, GroupingDisplay, MissingExtraError, OptionError, audit
 from epiloss.partition import Tree
-from epiloss.presentation.plot.grouping import fanned, gaps, widths
+from epiloss.presentation.plot.region_places import distances, fanned, widths
 from epiloss.presentation.plot.style import side_colours
 from epiloss.simulate import MultiClass, Sigmoid
 from epiloss.table import Table
@@ -170,7 +170,7 @@ def test_bars_are_thinner_than_the_room_between_them(tree: Audit) -> None:
     display.figure_.canvas.draw()
     points = display.ax_.get_window_extent().width / display.figure_.dpi * 72 / 1.04
     thick = np.asarray(display.bars_.get_linewidth())[in_table_order(display)]
-    room = gaps(display.x, tree.regions["level_set"]) * points
+    room = distances(display.x, tree.regions["level_set"]) * points
     assert (thick[room > 1] < room[room > 1]).all()
     assert thick.min() > 0.2
 
@@ -178,7 +178,7 @@ def test_bars_are_thinner_than_the_room_between_them(tree: Audit) -> None:
 def test_words_are_those_of_the_task() -> None:
     sample = MultiClass().sample(1_500, random_state=1)
     display = GroupingDisplay.from_predictions(sample.y, sample.scores, sample.X, method="partition")
-    assert display.ax_.get_ylabel() == "rate of right top labels"
+    assert display.ax_.get_ylabel() == "rate of correct predictions"
     assert "top label" in display.ax_.get_xlabel()
 
 

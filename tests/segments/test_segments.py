@@ -162,7 +162,7 @@ def embedding_rows() -> tuple[NDArray[np.float32], Floats, NDArray[np.int64], ND
 def test_segments_of_an_embedding_are_clusters_told_by_typical_rows() -> None:
     X, scores, y, odd = embedding_rows()
     first = epiloss.audit(y, scores, X, method="partition").segments[0]
-    assert first.description.startswith("like rows ")
+    assert first.description.startswith("rows like ")
     assert odd[first.rows].mean() > 0.9
 
 
@@ -184,7 +184,7 @@ def test_texts_are_told_by_their_words() -> None:
 def test_nothing_can_be_told_by_images() -> None:
     X, scores, y, _ = embedding_rows()
     result = epiloss.audit(y, scores, X, method="partition")
-    with pytest.raises(epiloss.errors.DataError, match="columns must be a table"):
+    with pytest.raises(epiloss.errors.DataError, match="columns must be a data frame"):
         result.segments_by(np.zeros((N, 4, 4)))
 
 

@@ -38,7 +38,7 @@ def test_the_result_says_what_was_learned_on_a_sample_and_that_all_rows_were_jud
     assert f"of {N:,} rows, all of them counted and judged by models that had not seen them" in told
     assert "the models of the headline on all of it" in told
     assert (
-        f"learned on a sample of {n_sample} rows, which judge all {N:,})" in expected["recommendation"]
+        f"learned on a sample of {n_sample} rows, evaluated on all {N:,})" in expected["recommendation"]
     )
 
 
@@ -257,7 +257,7 @@ def test_where_rows_cannot_be_parted_the_sample_alone_leads_and_is_said_to() -> 
     told = next(one["text"] for one in result["remarks"] if one["code"] == "sampled")
     assert "the headline without bins and standard errors rest on it" in told
     assert "on a sample of" in result["recommendation"]
-    assert "judge all" not in result["recommendation"]
+    assert "evaluated on all" not in result["recommendation"]
 
 
 # what fits the sample is audited as in memory
@@ -368,4 +368,4 @@ def test_losses_add_up_and_memory_bounds_the_sample_only(whole: Any) -> None:
     lengths = {len(one.contribution) for one in result.influence.values()}
     assert len(lengths) == 1
     assert result.remainder.stderr is not None
-    assert "which judge all 30,000" in str(result)
+    assert "evaluated on all 30,000" in str(result)

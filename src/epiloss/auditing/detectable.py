@@ -1,14 +1,15 @@
-"""The smallest grouping loss that an audit would have found with 80% power.
+"""The smallest grouping loss that an audit would detect with 80% power.
 
-To one who knows where to look, a grouping loss shows by ``n GL / E[C (1 - C)]``, the square of its
-z-score (by the log-loss ``2 n GL``). Learners must find out where, and their test allows for that. So
-this number must be larger, more so among many columns, of many rows (which learners of more trees look
-through) and for rare outcomes: in simulations the test finds 80% of losses at about
+For an oracle that knows where to look, the squared z-score of a grouping loss is
+``n GL / E[C (1 - C)]`` (for the log-loss, ``2 n GL``). Learners must find out where to look, and their
+test allows for that search. They need a larger value: more so with many columns, with many rows (where
+learners grow more trees) and for rare outcomes. In simulations the test detects 80% of losses at about
 
     (26 + 4.5 log(1 + d)) (n / 3,000)^0.25 (2 r)^-0.35
 
-for ``d`` columns, ``n`` rows and a share ``r`` of the rarer label, whether one column makes the loss or
-a sum of all (``experiments/detectable.py``). What only a product of columns shows is harder to find.
+for ``d`` columns, ``n`` rows and a share ``r`` of the rarer label, whether one column causes the loss or
+a sum of all (``experiments/detectable.py``). A loss that only a product of columns shows is harder to
+detect.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from epiloss.scoring import Brier, LogLoss
 POWER = 0.8
 _ALONE, _PER_COLUMN = 26.0, 4.5
 _ROWS, _LIMITS, _RAREST = 3_000, (0.65, 1.6), 1e-3
-_BY_LOG = 0.85  # of what the Brier score needs
+_BY_LOG = 0.85  # relative to the Brier score
 
 
 def smallest_detectable(problem: Problem, binary: BinaryProblem, most: float) -> float | None:
-    """Return the loss, where the task has one score and the rule is the Brier score or the log-loss.
+    """Return the loss for tasks with one score per row, for the Brier score and the log-loss.
 
-    ``most`` is what the grouping loss is at most: the entropy of the calibrated scores.
+    ``most`` is the upper limit of the grouping loss: the entropy of the calibrated scores.
     """
     if problem.task not in ("binary", "top-label"):
         return None
@@ -48,7 +49,7 @@ def smallest_detectable(problem: Problem, binary: BinaryProblem, most: float) ->
 
 
 def effective_rows(problem: BinaryProblem) -> float:
-    """Return the number of independent rows of equal weight that tell as much about errors.
+    """Return the equivalent number of independent rows of equal weight.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def effective_rows(problem: BinaryProblem) -> float:
 
 
 def _design_effect(errors: Floats, weights: Floats | None, clusters: Codes) -> float:
-    """Return how much larger the variance of a mean is than that of independent rows."""
+    """Return the ratio of the variance of a mean to that of independent rows."""
     weighted = errors if weights is None else weights * errors
     weighted = weighted - weighted.mean()
     alone = float(weighted @ weighted)

@@ -1,12 +1,12 @@
-"""Rows with equal features and score are repeated labels: a check without a learner.
+"""Rows with equal features and score act as repeated labels: a check that needs no learner.
 
-Among rows that are alike in everything that is known, labels are independent draws of one probability
-``Q``. With ``t`` of ``m`` of them 1, ``q2 = t (t-1) / (m (m-1))`` is unbiased for its square, and with
-curves ``C_a`` and ``C_b`` from disjoint halves of other rows
+The labels of rows with equal features and score are independent draws with one probability ``Q``. If
+``t`` of ``m`` labels are 1, ``q2 = t (t-1) / (m (m-1))`` is unbiased for its square. With calibration
+curves ``C_a`` and ``C_b`` from disjoint halves of other rows,
 
     GL = mean[ q2 - y (C_a + C_b) + C_a C_b ]
 
-is their grouping loss from both sides, which can be held against what learners estimate for the same
+is an unbiased estimate of their grouping loss, to compare with what the learners estimate for the same
 rows.
 """
 
@@ -30,28 +30,28 @@ from epiloss.input.problem import Problem
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.scoring import Brier
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # by which claimed classes part keys
-_LEAST_SHARE, _LEAST_KINDS = 0.1, 50  # of the rows that are not alone; kinds of such rows
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # gives rows with different claimed classes different keys
+_LEAST_SHARE, _LEAST_KINDS = 0.1, 50  # share of rows with equals, and number of distinct combinations
 
 
 @dataclass(frozen=True)
 class EqualRows:
-    """The grouping loss of rows that have others with equal features and score, without a learner.
+    """The grouping loss of rows that share features and score with others, without a learner.
 
     Attributes
     ----------
     n_rows, n_kinds : int
-        The rows that have equals, and how many kinds of them there are.
+        Number of such rows, and number of distinct combinations of features and score.
     share : float
         Their share of all rows.
     grouping_loss : Estimate
-        Their grouping loss, measured by pairs of labels: two-sided, whatever a learner can find.
+        Their grouping loss, measured from pairs of labels; it does not depend on a learner.
     learned : float or None
-        What learners estimate for the same rows; None where the grouping loss has no influence values.
+        The learners' estimate for the same rows; None if the grouping loss has no influence values.
 
     See Also
     --------
-    epiloss.Audit.equal_rows : gives it.
+    epiloss.Audit.equal_rows : the result for an audit.
 
     Examples
     --------
@@ -60,8 +60,8 @@ class EqualRows:
     >>> found.agrees
     True
     >>> print(textwrap.fill(str(found), 98))
-    60% of the rows have equals (80 kinds). Without a learner, their labels show a grouping loss of
-    0.0100 [0.0060, 0.0140]; learners estimate 0.0090 for the same rows.
+    60% of the rows share features and score with other rows (80 combinations). Their labels alone
+    show a grouping loss of 0.0100 [0.0060, 0.0140]; the learners estimate 0.0090 for the same rows.
     """
 
     n_rows: int
@@ -72,7 +72,7 @@ class EqualRows:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the interval holds what learners estimate for the same rows; None without that."""
+        """Whether the interval contains the learners' estimate; None if there is none."""
         low, high = self.grouping_loss.low, self.grouping_loss.high
         if self.learned is None or low is None or high is None:
             return None
@@ -84,29 +84,30 @@ class EqualRows:
         Returns
         -------
         dict
-            By the names of the attributes, and ``agrees``.
+            The attributes by name, and ``agrees``.
         """
         loss = self.grouping_loss.to_dict()
         return {**vars(self), "grouping_loss": loss, "agrees": self.agrees}
 
     def __str__(self) -> str:
         text = (
-            f"{percent(round(self.share, 2))} of the rows have equals ({self.n_kinds:,} kinds). Without "
-            f"a learner, their labels show a grouping loss of {self.grouping_loss:.4f}"
+            f"{percent(round(self.share, 2))} of the rows share features and score with other rows "
+            f"({self.n_kinds:,} combinations). Their labels alone show a grouping loss of "
+            f"{self.grouping_loss:.4f}"
         )
         if self.learned is None:
             return f"{text}."
-        text += f"; learners estimate {self.learned:.4f} for the same rows"
-        return f"{text}." if self.agrees else f"{text}, which is outside of that."
+        text += f"; the learners estimate {self.learned:.4f} for the same rows"
+        return f"{text}." if self.agrees else f"{text}, outside this interval."
 
 
 def equal_rows(
     problem: Problem, options: Options, loss: Estimate, influence: Influence | None
 ) -> EqualRows | None:
-    """Measure the loss of rows that have equals, where there are enough; by the Brier score.
+    """Measure the grouping loss of rows with equals for the Brier score; None if they are too few.
 
-    ``loss`` is what learners estimate for all rows, and ``influence`` that of rows on it. Rows that are
-    copies of one another, and rows of clusters, are no independent draws.
+    ``loss`` is the learners' estimate for all rows, and ``influence`` the rows' influence on it. Copies
+    of one row, and rows of a cluster, are not independent draws and are not used.
     """
     one_score = problem.task in ("binary", "top-label") and isinstance(options.rule, Brier)
     if problem.features is None or problem.clusters is not None or not one_score:
@@ -135,7 +136,7 @@ def equal_rows(
 def _measured(
     problem: BinaryProblem, weights: Floats, kind: Codes, count: Codes, options: Options
 ) -> Estimate:
-    """Return the grouping loss of the rows of kinds that have several."""
+    """Return the grouping loss of the rows that share a kind with others."""
     ones, n = np.bincount(kind, problem.labels), count.astype(float)
     square = (ones * (ones - 1) / np.maximum(n * (n - 1), 1.0))[kind]
     generator = stream(options.seed, "ratings")
@@ -144,13 +145,13 @@ def _measured(
     share = np.where(n[kind] > 1, weights, 0.0)
     share = share / share.sum()
     value = dot(share, values)
-    # rows of one kind share the square, so that kinds are what varies
+    # Rows of one kind share the estimate of the square, so the independent units are the kinds.
     influence = Influence(np.bincount(kind, share * (values - value)).astype(float))
     return normal_estimate(value, influence.stderr(), options.confidence_level)
 
 
 def _kinds(problem: BinaryProblem) -> tuple[Codes, Codes]:
-    """Return the kind of each row, and how many rows kinds have."""
+    """Return the kind of each row, and the number of rows of each kind."""
     keys = content_keys(problem)
     if problem.claimed is not None:
         keys = keys ^ (problem.claimed.astype(np.uint64) * _ODD)

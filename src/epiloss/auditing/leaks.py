@@ -1,4 +1,4 @@
-"""A column that nearly tells the label: what is known too early, or was made from the label."""
+"""Leaks: columns that nearly determine the label, often because they were recorded after it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 from epiloss.input.problem import Problem
 
-LEAKS = 0.9  # share of the labels' variance that a column explains by itself
-_MOST_ROWS, _OF_MANY = 2_000, 600  # that are looked at, by few columns or many
+LEAKS = 0.9  # share of the labels' variance that a leaking column explains by itself
+_MOST_ROWS, _MOST_ROWS_IF_WIDE = 2_000, 600  # rows that are examined
 _MANY_COLUMNS = 100
-_LEAST_LABELS = 12  # of any other class than the most frequent
-_FEW_VALUES, _MOST_CUTS = 48, 19  # that a column has; by which more are parted
-_PRIOR = 0.5  # rows that a rate is shrunk by
+_LEAST_LABELS = 12  # labels other than the most frequent one
+_FEW_VALUES, _MOST_CUTS = 48, 19  # numbers with more distinct values are cut into intervals
+_PRIOR = 0.5  # rows at the base rate that are added to each rate
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Leak:
 def find_leak(problem: Problem) -> Leak | None:
     """Return the column that explains most of the labels' variance, if that is at least 90% of it.
 
-    Rates of a column's values are found on one half of the rows and tried on the other, so that a
-    column of identifiers explains nothing. Neither the scores nor the scoring rule has a part in it.
-    Honest features do not reach that share: of Fisher's irises, which one column nearly tells apart, it
-    explains 0.77, and of breast tumours the best column explains 0.71.
+    The rates of a column's values are estimated on one half of the rows and evaluated on the other, so
+    that a column of identifiers explains nothing. The scores and the scoring rule play no part. Honest
+    features do not reach 90%: the best column explains 77% for Fisher's irises, and 71% for the breast
+    cancer data of scikit-learn.
     """
     features = problem.features
     if features is None:
@@ -51,7 +51,7 @@ def find_leak(problem: Problem) -> Leak | None:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Rows that are looked at: their classes, how much each counts, and which half it is in."""
+    """The rows that are examined: their classes, weights, and which half each belongs to."""
 
     rows: Codes
     labels: Codes
@@ -61,7 +61,7 @@ class _Sample:
 
     @classmethod
     def of(cls, problem: Problem) -> _Sample | None:
-        """Draw rows, of a rare class more than its share; None where all others are too few."""
+        """Draw rows with rare classes over-represented; None if all classes but one are too rare."""
         labels, n_classes = problem.labels, int(problem.labels.max()) + 1
         count = np.bincount(labels, minlength=n_classes)
         if len(labels) - count.max() < _LEAST_LABELS:
@@ -69,12 +69,12 @@ class _Sample:
         generator, n_present = np.random.default_rng(0), int((count > 0).sum())
         order = generator.permutation(len(labels))
         own = labels[order]
-        place = np.empty(len(labels), np.int64)  # of a row among those of its class
+        place = np.empty(len(labels), np.int64)  # the rank of a row within its class
         by_class = np.argsort(own, kind="stable")
         starts = np.cumsum(count) - count
         place[by_class] = np.arange(len(labels)) - np.repeat(starts, count)
         many = problem.features is not None and problem.features.n_columns > _MANY_COLUMNS
-        most = (_OF_MANY if many else _MOST_ROWS) // n_present
+        most = (_MOST_ROWS_IF_WIDE if many else _MOST_ROWS) // n_present
         rows = np.sort(order[place < max(most, 2 * _LEAST_LABELS)])
         drawn = np.bincount(labels[rows], minlength=n_classes)
         weight = (count / np.maximum(drawn, 1))[labels[rows]]
@@ -85,7 +85,7 @@ class _Sample:
         return cls(rows, labels[rows], weight, half, n_classes)
 
     def explained(self, features: Features, j: int) -> float:
-        """Return the share of the labels' variance that a column explains on rows not learned from."""
+        """Return the share of the labels' variance that a column explains on held-out rows."""
         column, is_category = features.column(j), j in features.categories
         shares = []
         for learns in (self.half, ~self.half):
@@ -94,7 +94,7 @@ class _Sample:
         return float(np.mean(shares))
 
     def _codes(self, column: NDArray[Any], learns: NDArray[np.bool_], is_category: bool) -> Codes:
-        """Return codes of a column: its values where they are few, otherwise between a few cuts."""
+        """Return codes of a column: one per value if they are few, otherwise one per interval."""
         missing: NDArray[np.bool_] = np.isnan(column)
         known = learns & ~missing
         values = np.unique(column[known])
@@ -108,7 +108,7 @@ class _Sample:
         return np.where(missing, 0, np.searchsorted(cuts, column) + 1)
 
     def _skill(self, codes: Codes, learns: NDArray[np.bool_]) -> float:
-        """Return the share by which rates of codes are better than the base rate on the other rows."""
+        """Return the Brier skill score of the rates by code on the rows that did not learn them."""
         others = ~learns
         if not others.any() or not learns.any():
             return 0.0
@@ -126,13 +126,13 @@ class _Sample:
 
 
 def _cuts(values: Floats, labels: Codes, weight: Floats, n_classes: int) -> Floats:
-    """Return where to cut numbers so that the parts are as pure as can be, one cut after another."""
+    """Return cuts that make the intervals as pure as possible, found greedily."""
     order = np.argsort(values, kind="stable")
     values = values[order]
     sums = np.zeros((len(order) + 1, n_classes))
     sums[np.arange(1, len(order) + 1), labels[order]] = weight[order]
     sums = np.cumsum(sums, axis=0)
-    ends = np.flatnonzero(values[1:] > values[:-1]) + 1  # rows before which a cut can be
+    ends = np.flatnonzero(values[1:] > values[:-1]) + 1  # a cut is possible before these rows
     bounds, found = [0, len(order)], []
     for _ in range(min(2 * n_classes - 1, _MOST_CUTS)):
         best = max(_best_cut(sums, ends, low, high) for low, high in pairwise(bounds))
@@ -144,7 +144,7 @@ def _cuts(values: Floats, labels: Codes, weight: Floats, n_classes: int) -> Floa
 
 
 def _best_cut(sums: Floats, ends: Codes, low: int, high: int) -> tuple[float, int]:
-    """Return by how much the best cut between two rows makes them purer, and where it is."""
+    """Return the gain in purity of the best cut between two positions, and its position."""
     inside = ends[np.searchsorted(ends, low, "right") : np.searchsorted(ends, high)]
     if not len(inside):
         return 0.0, 0

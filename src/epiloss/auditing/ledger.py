@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from epiloss.auditing.detectable import POWER
 from epiloss.auditing.judgement import FINE, RECALIBRATE, UNCLEAR
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
@@ -27,12 +28,13 @@ _LINES = (
     ("remainder", "+ remainder"),
 )
 _TITLE, _VALUE, _INTERVAL = 32, 12, 21
-_WIDE = 100  # characters of a line
-_MOST_SEGMENTS, _MOST_GROUPS = 3, 8  # that are printed
+_WIDE = 100  # characters per line
+_MOST_SEGMENTS, _MOST_GROUPS = 3, 8
+DETECTABLE_TITLE = f"smallest detectable, {percent(POWER)} power"
 
 
 def ledger(audit: Audit) -> str:
-    """Return the ledger, then the terms of the grouping loss, then what to be aware of."""
+    """Return the ledger, the terms of the grouping loss, subgroups, segments, the verdict and notes."""
     columns = [audit] if audit.recalibrated is None else [audit, audit.recalibrated]
     spec = loss_spec(*(column.score.value for column in columns))
     lines = [_headline(audit), "", _titles(audit, len(columns), spec)]
@@ -74,7 +76,7 @@ def _headline(audit: Audit) -> str:
 def _weighted(audit: Audit) -> str:
     if audit.effective_rows is None:
         return ""
-    return f", weighted: {audit.effective_rows:,.0f} effective rows"
+    return f", weighted: {_counted(round(audit.effective_rows), 'effective row')}"
 
 
 def _counted(n: int, noun: str) -> str:
@@ -82,7 +84,7 @@ def _counted(n: int, noun: str) -> str:
 
 
 def _widths(spec: str) -> tuple[int, int]:
-    """Return how wide values and their intervals are."""
+    """Return the widths of a value and of its interval."""
     more = digits_of(spec) - 5
     return _VALUE + more, _INTERVAL + 2 * more
 
@@ -104,11 +106,11 @@ def _with_interval(estimate: Estimate, spec: str) -> str:
 
 
 def _terms(audit: Audit, spec: str) -> list[str]:
-    lines = ["lower bounds on the grouping loss" if audit.is_bound else "the grouping loss"]
+    lines = ["Lower bounds on the grouping loss" if audit.is_bound else "Grouping loss"]
     twin = audit.twin_estimate
     if twin is not None and audit.at_least is not None:
-        sure = f"at least, {percent(audit.confidence_level)} sure"
-        lines.append(_bound(sure, Estimate(audit.at_least, pvalue=twin.pvalue), spec))
+        title = lower_limit_title(audit)
+        lines.append(_bound(title, Estimate(audit.at_least, pvalue=twin.pvalue), spec))
     if audit.crossfit_bound is not None:
         lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound, spec))
     wide, _ = _widths(spec)
@@ -116,15 +118,10 @@ def _terms(audit: Audit, spec: str) -> list[str]:
     def plain(title: str, value: float) -> str:
         return f"  {title:{_TITLE - 2}}{format(value, spec):>{wide}}"
 
-    lines += [
-        plain("at most", audit.bounds.grouping_loss_high),
-        *(
-            [plain("smallest detectable, 80% power", audit.smallest_detectable)]
-            if audit.smallest_detectable is not None
-            else []
-        ),
-        _bound(_explained_title(audit), audit.partition_bound, spec),
-    ]
+    lines.append(plain("upper limit", audit.bounds.grouping_loss_high))
+    if audit.smallest_detectable is not None:
+        lines.append(plain(DETECTABLE_TITLE, audit.smallest_detectable))
+    lines.append(_bound("explained by the regions", audit.partition_bound, spec))
     if not audit.is_bound:
         return lines if audit.irreducible_loss is not None else [*lines, audit.recommendation]
     lines += [
@@ -146,12 +143,12 @@ def _terms(audit: Audit, spec: str) -> list[str]:
 def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]:
     """Return the grouping loss between the subgroups of a column, and the gap of each."""
     of = "" if name == "subgroup" else f" of {_short(name)}"
-    title = f"grouping loss between subgroups{of}{', at least' if one.is_bound else ''}"
+    title = f"Grouping loss between subgroups{of}{', at least' if one.is_bound else ''}"
     lines = [title, _bound("", one.grouping_loss, spec)]
     if gaps is None:
         return lines
-    surest = np.argsort(gaps["pvalue"], kind="stable")
-    rows = list(gaps.take(surest[:_MOST_GROUPS]).rows())
+    most_significant = np.argsort(gaps["pvalue"], kind="stable")
+    rows = list(gaps.take(most_significant[:_MOST_GROUPS]).rows())
     inside = [loss for loss in INNER_LOSSES if any(row[loss] == row[loss] for row in rows)]
     cells = [
         [
@@ -162,22 +159,23 @@ def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]
         ]
         for row in rows
     ]
-    titles = [f"{loss.partition('_')[0]} inside" for loss in inside]
-    return lines + _gap_table(["p", *titles, "subgroup"], cells, len(surest), "result.subgroup_gaps")
+    titles = [f"{loss.partition('_')[0]} within" for loss in inside]
+    header = ["p", *titles, "subgroup"]
+    return lines + _gap_table(header, cells, len(most_significant), "result.subgroup_gaps")
 
 
 def _segments(audit: Audit) -> list[str]:
-    """Return the first segments, which are told apart from noise."""
+    """Return the costliest segments."""
     if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
         return []
     cells = [[*_gap_cells(vars(one)), printable(one.description)] for one in audit.segments]
-    title = "segments whose rates differ from those of rows with equal scores"
+    title = "Segments (expected: the rate of all rows with equal scores)"
     shown = cells[:_MOST_SEGMENTS]
     return ["", title, *_gap_table(["segment"], shown, len(cells), "result.segments")]
 
 
 def _gap_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return a gap in points with its interval, and the rows and rates behind it."""
+    """Return a gap in percentage points with its interval, the number of rows and both rates."""
     gap, low, high = (100 * row[name] for name in ("gap", "low", "high"))
     spec = rate_spec(row["rate"], row["expected"])
     return [
@@ -189,7 +187,7 @@ def _gap_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _gap_table(last: list[str], cells: list[list[str]], n: int, where: str) -> list[str]:
-    """Return lines of gaps, and how many of ``n`` are left out."""
+    """Return a table of gaps, with a line that says how many of ``n`` it leaves out."""
     header = ["  gap in points", "rows", "rate", "expected", *last]
     more = n - len(cells)
     return [*aligned([header, *cells]), *([f"  and {more:,} more: {where}"] if more > 0 else [])]
@@ -201,16 +199,17 @@ def _bound(title: str, estimate: Estimate, spec: str) -> str:
 
 
 def regions_by(audit: Audit) -> str:
-    """Say what the regions are: those of a partition, the user's subgroups, or whole level sets."""
+    """Return how the regions were formed: by a partition, by subgroups, or as whole level sets."""
     names = {RegionSource.SUBGROUPS: "subgroup", RegionSource.NONE: "level set"}
     return names.get(audit.region_source, str(audit.options["partition"]))
 
 
 def _short(name: str) -> str:
-    """Return a column's name on one line, cut where it would not fit its place."""
+    """Return a column's name on one line, shortened to fit."""
     text, most = printable(" ".join(name.split())), _TITLE - 4
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _explained_title(audit: Audit) -> str:
-    return "explained by the regions" if audit.is_bound else "of it, by the regions"
+def lower_limit_title(audit: Audit) -> str:
+    """Return the title of the lower confidence limit of the grouping loss."""
+    return f"lower limit, one-sided {percent(audit.confidence_level)}"

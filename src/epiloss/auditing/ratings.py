@@ -1,4 +1,4 @@
-"""Audits whose rows have several labels: the ledger is measured, not bounded."""
+"""Audits of rows with several labels each: the grouping loss is measured instead of bounded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from epiloss.scoring import Brier
 
 
 def check_for_ratings(options: Options) -> None:
-    """Refuse options that repeated labels cannot follow."""
+    """Refuse options that are not available for repeated labels."""
     if options.reading.drop_missing:
         raise OptionError(
-            "drop_missing is not available for repeated labels, of which some may be missing. Leave "
+            "drop_missing is not available for repeated labels, some of which may be missing. Leave "
             "it out, and drop rows without a score first."
         )
     if not isinstance(options.rule, Brier):
@@ -33,7 +33,7 @@ def check_for_ratings(options: Options) -> None:
 
 
 def with_ratings(result: Audit, ratings: Ratings, problem: Problem, options: Options) -> Audit:
-    """Return the audit of one drawn label a row with its ledger measured from all labels."""
+    """Return the audit of one drawn label per row with its ledger replaced by that of all labels."""
     if len(ratings.count) != len(problem.scores):
         raise OptionError("weights must be above 0 for repeated labels, got 0. Leave such rows out.")
     generator = stream(options.seed, "ratings")

@@ -1,14 +1,13 @@
-"""What an audit rests on: its rows and regions, kept so that it can tell more when asked.
+"""The rows and regions behind an audit, kept for what is computed on demand.
 
-Nothing of it is copied or written out: rules in words, typical rows and the curve's band are worked
-out when somebody looks at them.
+They are neither copied nor saved. Descriptions of regions, typical rows and the confidence band of the
+calibration curve are computed on first access.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from textwrap import shorten
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,26 +22,27 @@ from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import Evaluation, FoldRegions
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import Display
-from epiloss.partition.descriptions import Rule, Step, Wording
+from epiloss.partition.descriptions import Describer, Description, Step
+from epiloss.segments.describe import rows_like
 from epiloss.table import Table
 
 Kept = TypeVar("Kept")
-_MOST_COLUMNS = 500  # that typical rows are measured in
-_N_TYPICAL, _SHORT = 3, 40  # rows that stand for a region of an embedding, and their characters
+_MOST_COLUMNS = 500  # columns that distances to the centre of a region are computed in
+_N_TYPICAL = 3  # rows that a region of an embedding is described by
 
 
 @dataclass(frozen=True)
 class RowDetails:
-    """The checked rows, how they were evaluated, and what the user wants to see of a row.
+    """The checked rows, their evaluation, and what to display of a row.
 
-    Regions are counted in the order of the region table: by class, then by fold.
+    Regions are numbered in the order of the region table: by class, then by fold.
     """
 
     problem: Problem
     options: Options
     evaluations: tuple[Evaluation, ...]
     display: Display | None
-    # of each class, what models that have not seen a row predict of it beyond its score
+    # For each class, the cross-fitted predictions of the residuals.
     predictions: tuple[NDArray[np.float32], ...] = ()
     # What was computed on demand, so that the card, the page and the plots compute it once.
     cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -55,27 +55,27 @@ class RowDetails:
         return found
 
     def rules(self, regions: Codes) -> NDArray[Any]:
-        """Return regions in words."""
+        """Return the descriptions of regions."""
         if self.problem.groups is not None:
             return group_rules(self.evaluations, self.problem.groups)[regions]
         numbers = [int(region) for region in regions]
         paths = [self._path(number) for number in numbers]
         features = self.problem.features
-        rules: Sequence[Rule | None] = [None] * len(paths)
+        rules: Sequence[Description | None] = [None] * len(paths)
         if features is not None and not features.is_embedding:
-            rules = Wording(features).rules(path or [] for path in paths)
+            rules = Describer(features).describe(path or [] for path in paths)
         named = map(self._named, numbers, paths, rules)
         return np.array(list(named), object)
 
     def rows(self, region: int) -> Codes:
-        """Return the numbers of the rows that were evaluated in a region, as the user counts them."""
+        """Return the rows that were evaluated in a region, as numbers of the user's rows."""
         inside = self._rows(region)
         return inside if self.problem.rows is None else self.problem.rows[inside]
 
     def typical_rows(self, region: int, n: int = 8) -> Codes:
-        """Return rows of a region, the nearest to its centre first.
+        """Return rows of a region, those nearest to its centre first.
 
-        Distances are in units of each feature's spread; where there are no features, of the score.
+        Features are scaled by their standard deviations; without features, the score is used.
         """
         inside = self._rows(region)
         points = self._points(inside)
@@ -84,7 +84,7 @@ class RowDetails:
         return nearest if self.problem.rows is None else self.problem.rows[nearest]
 
     def score_and_label(self, region: int, rows: Codes) -> tuple[Floats, Floats]:
-        """Return what rows, as the user counts them, were scored and what came of it."""
+        """Return the scores and labels of some of the user's rows."""
         kept = self.problem.rows
         places = rows
         if kept is not None:
@@ -94,7 +94,7 @@ class RowDetails:
         return problem.scores[places], problem.labels[places]
 
     def calibration_curve(self, class_name: str | None = None, n_points: int = 101) -> Table:
-        """Return the calibration curve of the scores as given, with its pointwise band."""
+        """Return the calibration curve of the scores as given, with its pointwise confidence band."""
         names = [one.problem.name for one in self.evaluations]
         place = (
             0 if class_name is None else ([str(name) for name in names] + [class_name]).index(class_name)
@@ -112,41 +112,37 @@ class RowDetails:
         )
 
     def _place(self, region: int) -> tuple[int, FoldRegions, int]:
-        """Return the class, the fold and the place in it of a region."""
+        """Return the class of a region, its fold, and its position in the fold."""
         for place, one in enumerate(self.evaluations):
             for fold in one.folds:
                 if region < fold.n:
                     return place, fold, region
                 region -= fold.n
-        raise OptionError("there is no such region. See result.regions for those that there are.")
+        raise OptionError(f"result.regions has no region {region}. Pass the number of one of its rows.")
 
     def _rows(self, region: int) -> Codes:
         _, fold, cell = self._place(region)
         return np.asarray(fold.rows[fold.cells == cell], np.int64)
 
     def _path(self, number: int) -> Sequence[Step] | None:
-        """Return the splits that lead to a region; None where regions are no result of splits."""
+        """Return the splits that lead to a region; None if regions are not the result of splits."""
         _, fold, cell = self._place(number)
         if fold.partition is None:
             return []
         return fold.partition.path(int(fold.level_set[cell]), int(fold.region[cell]))
 
-    def _named(self, number: int, path: Sequence[Step] | None, rule: Rule | None) -> str:
+    def _named(self, number: int, path: Sequence[Step] | None, rule: Description | None) -> str:
         if path is None:
             _, fold, cell = self._place(number)
-            assert fold.partition is not None  # whose regions are no result of splits
+            assert fold.partition is not None  # only a partition has regions without splits
             return f"{fold.partition.noun} {int(fold.region[cell])}"
         if rule is None:
-            return self._like(number) if path else "all of it"
+            return self._by_typical_rows(number) if path else "all rows"
         return str(rule)
 
-    def _like(self, region: int) -> str:
-        """Name a region by its most typical rows: bounds on an embedding's columns mean nothing."""
-        rows = self.typical_rows(region, _N_TYPICAL).tolist()
-        if self.display is not None and self.display.columns:
-            texts = (" ".join(self.display.texts(row).values()) for row in rows)
-            return "like " + " · ".join(shorten(text, _SHORT, placeholder="…") for text in texts)
-        return f"like {'row' if len(rows) == 1 else 'rows'} {', '.join(map(str, rows))}"
+    def _by_typical_rows(self, region: int) -> str:
+        """Describe a region of an embedding, whose columns have no meaning, by its typical rows."""
+        return rows_like(self.typical_rows(region, _N_TYPICAL), self.display)
 
     def _points(self, rows: Codes) -> Floats:
         features = self.problem.features
@@ -160,6 +156,6 @@ class RowDetails:
 
 
 def _means(points: Floats) -> Floats:
-    """Return the mean of each column, 0 where it has no value."""
+    """Return the mean of each column, 0 if it has no value."""
     count = np.maximum((~np.isnan(points)).sum(axis=0), 1)
     return np.asarray(np.nansum(points, axis=0) / count, float)

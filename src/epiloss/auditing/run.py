@@ -1,4 +1,4 @@
-"""The audit of rows in memory: the one call that ties the rooms together."""
+"""The audit of rows in memory: reading, evaluation and summary in one call."""
 
 from __future__ import annotations
 
@@ -68,96 +68,96 @@ def audit(
 ) -> Audit:
     """Decompose a classifier's score into calibration loss, grouping loss and remainder.
 
-    The calibration loss is what a better map of the score alone could remove. The grouping loss is
-    what stays wrong among rows of equal score: it is estimated on rows that had no part in finding it.
+    The calibration loss is what a recalibration of the scores could remove. The grouping loss is the
+    error that remains among rows with equal scores; it is estimated on held-out rows.
 
     Parameters
     ----------
     y_true : array-like of shape (n,) or (n, r)
-        Labels: numbers, booleans or strings; or one-hot rows. Several labels per row for one score,
-        NaN where one is missing, measure the grouping loss from both sides.
+        Labels: numbers, booleans or strings; or one-hot rows. With several labels per row for one
+        score (NaN for missing ones), the grouping loss is measured instead of bounded.
     y_prob : array-like of shape (n,) or (n, K)
-        Probabilities of the positive class, or of each class. The columns of a data frame are put in
-        the order of the classes if their names tell it, as ``P(yes)`` and ``P(no)`` do.
+        Probabilities of the positive class, or of each class. Columns of a data frame whose names
+        contain the classes, such as ``P(yes)`` and ``P(no)``, are matched by name.
     X : array-like of shape (n, d), sparse matrix, data frame or mapping of columns, optional
-        Features or embeddings in which to look for regions of different rates. Data frames may have
-        columns of categories, dates, sparse values or lists of numbers (embeddings). Torch tensors and
-        tables that Arrow can read (pyarrow, polars, duckdb) are accepted, too.
+        Features or embeddings, in which regions with different rates are searched for. Data frames
+        may have columns of categories, dates, sparse values or lists of numbers (embeddings). Torch
+        tensors and tables that Arrow can read (pyarrow, polars, duckdb) are also accepted.
     task : {"binary", "top-label", "classwise", "joint"}, optional
-        What a prediction claims. By default binary, and top-label for more than two classes.
+        Which probabilities are audited. By default "binary", or "top-label" for more than two classes.
     rule : {"brier", "log"} or ScoringRule
         The proper scoring rule.
     method : {"twin", "crossfit", "partition", "paper"}
-        How the grouping loss in the ledger is estimated. "twin": by twin learners, unbiased up to what
-        the learner cannot express and never too large on average. "crossfit": by a cross-fitted lower
-        bound. Both need no bins. "partition": by the regions of a partition. "paper": the same in the
-        setting of the paper (one split, 30 learning rows per region). The partition's terms and regions
-        are given with every method, and it leads where the first two are not possible: without ``X``
-        and ``subgroups``, for the task "joint", and for fewer than 100 rows.
+        How the grouping loss in the ledger is estimated. "twin": by twin learners, a conservative
+        estimate that is biased downwards only by what the learners miss. "crossfit": by a cross-fitted
+        lower bound. Neither needs bins. "partition": by the regions of a partition. "paper": the same
+        with the settings of the paper (one split, 30 learning rows per region). The terms and regions of
+        the partition are part of every result. They are also the headline if the first two methods are
+        not possible: without ``X`` and ``subgroups``, for the task "joint", and below 100 rows.
     subgroups : array-like of shape (n,) or (n, k), data frame or mapping of columns, optional
-        Groups that you know (sex, hospital): each column is audited by itself, in
-        ``result.subgroups``. Without ``X`` their combinations are the regions, and ``method`` learns
-        from them.
+        Known groups, such as sex or hospital. Each column is audited separately, in
+        ``result.subgroups``. Without ``X``, their combinations are the regions, and the learners of
+        ``method`` use them as a feature.
     sample_weight : array-like of shape (n,), optional
         Weights of the rows.
     clusters : array-like of shape (n,), optional
-        Patients, users: rows of one cluster may depend on each other (scikit-learn's ``groups``). They
-        are never split between learning and evaluation, and standard errors are by cluster.
+        Clusters of dependent rows, such as patients or users (scikit-learn's ``groups``). A cluster is
+        never split between learning and evaluation, and standard errors are clustered.
     recalibrate : {"isotonic", "sigmoid", "temperature", "beta", "vector"} or object, optional
-        Also audit the scores recalibrated on the learning rows: ``result.recalibrated``. Of several
-        classes, "temperature" and "vector" recalibrate all scores together, and the others each score
-        by itself. An object has ``fit`` and ``predict``.
+        Also audit the scores after recalibration on the learning rows, as ``result.recalibrated``. With
+        several classes, "temperature" and "vector" recalibrate all scores jointly, the others each score
+        separately. An object must have ``fit`` and ``predict``.
     n_bins : int or sequence of edges
-        Level sets of the score; at most as many as there are rows.
+        Number of level sets of the score, at most the number of rows; or their edges.
     strategy : {"uniform", "quantile"}
         Whether level sets have equal width or equal mass.
     partition : {"tree", "stump", "kmeans"}, Partitioner or estimator
-        How regions are learned inside each level set; see :mod:`epiloss.partition` for their options,
-        such as ``Tree(region_ratio=30)``. An estimator has ``fit(X, y)`` and ``apply`` or ``predict``.
+        How regions are learned within each level set; see :mod:`epiloss.partition` for options such as
+        ``Tree(region_ratio=30)``. An estimator must have ``fit(X, y)`` and ``apply`` or ``predict``.
     curve : {"local-linear", "isotonic", "lowess", "nearest"} or callable, optional
         The calibration curve, score -> probability.
     learner : regressor, optional
-        Predicts the labels' residuals from features and score, with ``fit(X, y)`` and ``predict``. With
-        any learner the estimate is not too large on average; with a good one it is near the truth. By
-        default a ridge regression and boosted trees.
+        Predicts the residuals of the labels from features and score, with ``fit(X, y)`` and ``predict``.
+        The estimate is conservative for any learner, and close to the truth for a good one. By default a
+        ridge regression and boosted trees.
     split : float
-        Fraction of rows used for learning regions; then both parts change places.
+        Fraction of rows used for learning regions; the two parts then swap roles.
     repeats : int
         Number of random divisions of the rows to average over.
     adjust : {"benjamini-hochberg", "max"}
-        How the regions' p-values are adjusted for their number.
+        How the p-values of regions are adjusted for multiple testing.
     confidence_level : float
         Confidence level of the intervals.
     tolerance : float
-        Losses matter if they are at least this share of the score of always predicting the base rate.
+        Losses matter if they reach this fraction of the score of always predicting the base rate.
     pos_label : label, optional
-        The positive class of a binary task; by default the last label in order. One column of
-        scores needs it where labels are strings.
+        The positive class of a binary task; by default the last label in sorted order. It is required
+        for one column of scores with string labels.
     classes : sequence, optional
-        The class of each column of ``y_prob``; by default as their names tell, or the labels in order.
+        The class of each column of ``y_prob``; by default by their names, or the labels in sorted order.
     drop_missing : bool
         Leave out rows without a score or a label, and report how many; by default they are an error.
     logits : bool
-        The scores are logits: they are turned into probabilities by the logistic function, or by
-        softmax for several columns.
+        Whether the scores are logits. They are converted to probabilities with the logistic function,
+        or softmax for several columns.
     display : array-like of shape (n,), data frame or images, optional
-        What to show of a row in reports: an identifier, a text, several columns; image files as
-        ``pathlib.Path``, or images (n, height, width[, 3]).
+        What reports show of a row: an identifier, a text, several columns, image files as
+        ``pathlib.Path``, or images of shape (n, height, width[, 3]).
     random_state : int, Generator or RandomState, optional
-        The one source of randomness. The twin estimate does not depend on it, unless ``learner`` does.
+        The seed. The twin estimate does not depend on it, unless ``learner`` does.
     n_jobs : int, optional
-        Number of threads (-1: all cores); the result does not depend on it.
+        Number of threads (-1 for all cores); it does not affect the result.
     verbose : bool, optional
-        Show progress. By default it is shown on a terminal and in a notebook after a few seconds.
+        Whether to show progress. By default it is shown in terminals and notebooks after a few seconds.
 
     Returns
     -------
     Audit
-        The ledger, the tables of level sets and regions, the segments, and a verdict.
+        The ledger, the tables of level sets and regions, the segments and a verdict.
 
     See Also
     --------
-    audit_table : the same for files and tables, also larger than memory.
+    audit_table : the same for files and tables, even larger than memory.
     compare : several models on the same rows.
     drift : one model on two data sets.
 
@@ -212,7 +212,7 @@ def audit(
 def audit_rows(
     y_true: Any, y_prob: Any, X: Any, options: Options, *, display: Any = None, **data: Any
 ) -> Audit:
-    """Audit rows in memory with options that are resolved; ``data`` are as in ``read_problem``."""
+    """Audit rows in memory with resolved options; ``data`` are keywords of ``read_problem``."""
     if isinstance(y_true, str) or isinstance(X, str | os.PathLike):
         raise OptionError(
             "audit needs arrays or data frames, got a name. For files, and for columns by name, use "
@@ -234,14 +234,14 @@ def audit_rows(
 
 
 def scored(error: OneClassError, rule: ScoringRule) -> DataError:
-    """Return the error with the score, which one class is enough for."""
-    assert error.problem is not None  # which rows in memory are
+    """Return the error with the score, which needs only one class."""
+    assert error.problem is not None  # rows in memory are always attached
     total, weight = score_sums(binary_problems(error.problem, rule))
     return error.scored(rule.name, total / weight)
 
 
 def audit_problem(problem: Problem, options: Options, display: Display | None = None) -> Audit:
-    """Evaluate checked rows as they are and, if asked for, recalibrated; then by each subgroup."""
+    """Evaluate checked rows as given and, if requested, recalibrated; then each column of subgroups."""
     options.check_task(problem.task)
     binaries = binary_problems(problem, options.rule)
     after = None
@@ -265,14 +265,14 @@ def _without_bins(
     options: Options,
     estimate: Callable[[BinaryProblem, Options], CrossfitBound | None] = crossfit,
 ) -> list[CrossfitBound | None]:
-    """Return the estimates without bins; twins also learn from subgroups that are given."""
+    """Return the estimates without bins; twin learners also use given subgroups as a feature."""
     if options.method == "twin":
         binaries = [with_subgroups_as_feature(one) for one in binaries]
     return [estimate(one, options) for one in binaries]
 
 
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:
-    """Evaluate the scores recalibrated, each by itself or those of all classes together."""
+    """Evaluate recalibrated scores, each class separately or all classes jointly."""
     together = None
     if options.recalibrates_together and problem.task != "binary":
         rows = problem.scores, problem.labels, problem.weights

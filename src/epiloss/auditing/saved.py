@@ -1,4 +1,4 @@
-"""Audits read back from their JSON, also that of earlier versions."""
+"""Audits read back from JSON, including JSON of earlier versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ESTIMATES = (
     "score", "calibration_loss", "grouping_loss", "remainder", "partition_bound", "crossfit_bound",
     "twin_estimate", "irreducible_loss",
 )  # fmt: skip
-_READ = (  # what is not a number or a text, and the estimates
+_READ = (  # fields that are not plain numbers or strings
     *_ESTIMATES, "level_sets", "regions", "histogram", "bounds", "region_source", "options", "remarks",
     "recalibrated", "subgroups",
 )  # fmt: skip
@@ -32,7 +32,7 @@ _NO_METRICS = "This audit was saved without metrics: run it again for them."
 
 @dataclass(frozen=True)
 class SavedAudit(Audit):
-    """An audit without its rows: what was computed from them is as it was saved."""
+    """An audit without its rows; results that need the rows are those that were saved."""
 
     saved: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -59,7 +59,7 @@ class SavedAudit(Audit):
 
     @property
     def subgroup_gaps(self) -> Mapping[str, Table]:
-        """The gaps of subgroups that were saved."""
+        """The subgroup gaps that were saved."""
         return {name: read_table(one) for name, one in self.saved.get("subgroup_gaps", {}).items()}
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,13 +68,13 @@ class SavedAudit(Audit):
         Returns
         -------
         dict
-            By the names of the attributes, with the number of this version's schema.
+            The attributes by name, and the version of the schema.
         """
         return {**self.saved, "schema": SCHEMA}
 
 
 def read_audit(plain: Mapping[str, Any]) -> SavedAudit:
-    """Return the audit that ``Audit.to_dict`` has written down; what an earlier version lacks is None.
+    """Return the audit that ``Audit.to_dict`` returned; fields that an earlier version lacks are None.
 
     Examples
     --------
@@ -87,9 +87,9 @@ def read_audit(plain: Mapping[str, Any]) -> SavedAudit:
     """
     again = plain.get("recalibrated")
     estimates: dict[str, Any] = {name: read_estimate(plain.get(name)) for name in _ESTIMATES}
-    plainly = [one.name for one in fields(Audit) if one.name in plain and one.name not in _READ]
+    as_saved = [one.name for one in fields(Audit) if one.name in plain and one.name not in _READ]
     return SavedAudit(
-        **{name: plain[name] for name in plainly},
+        **{name: plain[name] for name in as_saved},
         **estimates,
         level_sets=read_table(plain["level_sets"]),
         regions=read_table(plain["regions"]),
@@ -105,7 +105,7 @@ def read_audit(plain: Mapping[str, Any]) -> SavedAudit:
 
 
 def read_estimate(plain: Mapping[str, Any] | None) -> Estimate | None:
-    """Return an estimate; a value that JSON has no number for was infinite."""
+    """Return an estimate; a missing value was infinite, which JSON cannot express."""
     if plain is None:
         return None
     numbers = {name: None if one is None else float(one) for name, one in plain.items()}
@@ -114,7 +114,7 @@ def read_estimate(plain: Mapping[str, Any] | None) -> Estimate | None:
 
 
 def read_table(plain: Mapping[str, list[Any]]) -> Table:
-    """Return a table; numbers that JSON does not know were NaN."""
+    """Return a table; missing numbers were NaN, which JSON cannot express."""
     return Table({str(name): _column(values) for name, values in plain.items()})
 
 
@@ -133,7 +133,7 @@ def _segment(plain: Mapping[str, Any]) -> Segment:
 
 
 def read_metrics(plain: Mapping[str, Any]) -> Metrics:
-    """Return the metrics that ``Metrics.to_dict`` has written down."""
+    """Return the metrics that ``Metrics.to_dict`` returned."""
     return Metrics(
         {str(name): _metric(one) for name, one in plain["metrics"].items()},
         subject=str(plain["subject"]),

@@ -1,4 +1,4 @@
-"""Subgroups of an audit: gaps at equal scores and losses inside, of single columns and of several."""
+"""Subgroups of an audit: gaps at equal scores, and losses within, for columns and combinations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
     from epiloss.auditing.row_details import RowDetails
 
-_KEPT = "result.subgroup_gaps"  # under which the details keep tables, by the names of their columns
+_KEPT = "subgroup gaps"
 
 
 def gaps_by_column(audit: Audit) -> dict[str, Table]:
-    """Return a table for each column of subgroups; none for several scores per row, or without rows."""
+    """Return a table for each column of subgroups; none if rows have several scores or were not kept."""
     details = audit.details
     if details is None or not _has_one_score(audit):
         return {}
@@ -28,15 +28,15 @@ def gaps_by_column(audit: Audit) -> dict[str, Table]:
 
 
 def gaps_of_intersections(audit: Audit, columns: Sequence[str]) -> Table:
-    """Return a table of the combinations of some columns of subgroups."""
+    """Return a table of the combinations of several columns of subgroups."""
     details = audit.details
     if details is None:
         raise OptionError(
-            "the rows of this audit were not kept, and intersections need them. Run the audit again."
+            "intersections need the rows of the audit, which were not kept. Run the audit again."
         )
     if not _has_one_score(audit):
         raise OptionError(
-            f"gaps of subgroups are of one score for each row, got task {audit.task!r}. Audit with "
+            f"subgroup gaps need one score per row, got task {audit.task!r}. Audit with "
             "task='top-label', or one class as a binary task."
         )
     known = details.problem.subgroups
@@ -44,21 +44,20 @@ def gaps_of_intersections(audit: Audit, columns: Sequence[str]) -> Table:
     unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
         got = repr(unknown[0]) if unknown else "no column"
-        names = ", ".join(map(repr, known)) or "none: audit with subgroups="
-        raise OptionError(
-            f"columns must be among the subgroups of the audit, got {got}. They are {names}."
-        )
+        names = ", ".join(map(repr, known))
+        remedy = f"Choose from {names}." if known else "Audit with subgroups= first."
+        raise OptionError(f"columns must be columns of subgroups=, got {got}. {remedy}")
     return _table(details, tuple(dict.fromkeys(chosen)))
 
 
 def _has_one_score(audit: Audit) -> bool:
-    assert audit.details is not None  # the callers have asked
+    assert audit.details is not None  # checked by the callers
     return len(audit.details.evaluations) == 1 and audit.task != "joint"
 
 
 def _table(details: RowDetails, columns: tuple[str, ...]) -> Table:
-    """Return the gaps of groups, and the losses inside them; these are estimated when asked for."""
-    tables: dict[tuple[str, ...], Table] = details.cache.setdefault(_KEPT, {})
+    """Return the gaps of groups, and the losses within them, which are estimated on first access."""
+    tables: dict[tuple[str, ...], Table] = details.kept(_KEPT, dict)
     if columns not in tables:
         groups = _groups(details.problem.subgroups, columns)
         problem, options = details.evaluations[0].problem, details.options

@@ -1,4 +1,4 @@
-"""From evaluations to the result: sums over classes, intervals, bounds and remarks."""
+"""From the evaluation of each class to the audit: sums, intervals, bounds and remarks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 from epiloss.table import Columns, Later, Table
 
 _INFLUENCES = ("score", "calibration_loss", "grouping_loss")
-_RARE = 0.02  # share of the labels, below which the Brier score is the wrong rule to see ratios by
+_RARE = 0.02  # below this share of labels, the Brier score hides errors in the ratio of probabilities
 
 
 def summarise(
@@ -101,7 +101,7 @@ def summarise(
 
 @dataclass(frozen=True)
 class _Ledger:
-    """The score and its parts, and what each row adds to them."""
+    """The score and its parts, and the influence of each row on them."""
 
     score: Estimate
     calibration_loss: Estimate
@@ -118,7 +118,7 @@ def _ledger(
     level: float,
     most: float,
 ) -> _Ledger:
-    """Part the score; the grouping loss is the one without bins, if there is one."""
+    """Decompose the score; the grouping loss is the one estimated without bins, if there is one."""
     influence = {name: _summed(evaluations, name) for name in _INFLUENCES}
     grouping = by_regions
     if crossfit is not None:
@@ -126,7 +126,7 @@ def _ledger(
     score, calibration = _total(evaluations, "score"), _total(evaluations, "calibration_loss")
     remainder = score - calibration - grouping.value
     if not np.isfinite(score):
-        # both sides are infinite; what is left of the calibrated scores' entropy is not
+        # Score and calibration loss are infinite, but the entropy of the calibrated scores is not.
         left = _total(evaluations, "entropy") - _total(evaluations, "induced")
         remainder = left - grouping.value
     rest = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
@@ -144,21 +144,21 @@ def _ledger(
 
 
 def _effective_rows(problem: Problem, n_rows: int) -> float | None:
-    """Return the effective number of all rows, of which the problem may be a sample."""
+    """Return the effective number of all rows; the problem may hold only a sample of them."""
     if problem.weights is None:
         return None
     return kish_rows(problem.weights) * n_rows / len(problem.labels)
 
 
 def _possible(loss: Estimate, most: float) -> Estimate:
-    """Return the estimate, which with its interval does not go beyond what a loss can be."""
+    """Return the estimate with its value and interval cut off at the largest possible loss."""
     if loss.low is None or loss.high is None or loss.high <= most:
         return loss
     return replace(loss, value=min(loss.value, most), low=min(loss.low, most), high=most)
 
 
 def _by_regions(problem: Problem, evaluations: Sequence[Evaluation], level: float) -> Estimate:
-    """Return the lower bound of the grouping loss by regions; 0 where there are none."""
+    """Return the lower bound on the grouping loss by regions; 0 if there are none."""
     if problem.region_source is RegionSource.NONE:
         return Estimate(0.0)
     stderr = _summed(evaluations, "grouping_loss").stderr(problem.clusters)
@@ -166,7 +166,7 @@ def _by_regions(problem: Problem, evaluations: Sequence[Evaluation], level: floa
 
 
 def _induced(problem: Problem, evaluations: Sequence[Evaluation]) -> float:
-    """Return what binning adds to the explained part; nothing where there are no regions."""
+    """Return the loss that binning induces; 0 if there are no regions."""
     return 0.0 if problem.region_source is RegionSource.NONE else _total(evaluations, "induced")
 
 
@@ -175,29 +175,41 @@ def _total(evaluations: Sequence[Evaluation], name: str) -> float:
 
 
 def _recommendation(problem: Problem, is_crossfit: bool, options: Options, n_rows: int) -> str:
-    """Say which lower bound leads the ledger, and why."""
+    """Say which estimate of the grouping loss the ledger shows, and why."""
     n_seen = len(problem.labels)
-    on = "" if n_seen == n_rows else f", on a sample of {n_seen:,} rows"
+    on = "" if n_seen == n_rows else f"on a sample of {n_seen:,} rows"
     if is_crossfit and options.method == "twin":
-        return f"Headline: twin learners (right up to what they miss, never too large on average{on})"
+        return twin_headline(on)
     if is_crossfit:
-        return f"Headline: cross-fitted (no bins, {on[2:] or 'evaluated on every row'})"
+        return f"Headline: cross-fitted (no bins, {on or 'evaluated on every row'})"
     if problem.groups is not None:
-        why = "the subgroups are given, so nothing is learned and every row evaluates them"
+        why = "the subgroups are given, so nothing is learned and every row is evaluated"
     elif problem.features is None:
         why = "without X there is nothing to learn from"
     elif problem.task == "joint":
-        why = "learners without bins condition on one score, not on a whole vector"
+        why = "the estimates without bins condition on one score, not on a vector of scores"
     elif not options.without_bins:
         why = "as requested; method='twin' needs no bins and evaluates every row"
     else:
-        rows = f"{LEAST_ROWS} evaluated rows in {LEAST_CLUSTERS} clusters"
-        why = f"estimates without bins need {rows}, and {LEAST_LABELS} of the rarer outcome"
+        needed = f"{LEAST_ROWS} rows, {LEAST_CLUSTERS} clusters and {LEAST_LABELS} rows"
+        why = f"the estimates without bins need at least {needed} with the rarer outcome"
     return f"Headline: by regions ({why})"
 
 
+def twin_headline(on: str = "") -> str:
+    """Return the headline of the twin estimate; ``on`` says which rows were used.
+
+    Examples
+    --------
+    >>> print(twin_headline("on a sample of 100 rows"))
+    Headline: twin learners (conservative: biased downwards by what they miss; on a sample of 100 rows)
+    """
+    why = "conservative: biased downwards by what they miss"
+    return f"Headline: twin learners ({'; '.join(filter(None, (why, on)))})"
+
+
 def _regions_in_words(details: RowDetails) -> Table:
-    """Return the table of regions, with a column of rules that is worked out when it is asked for."""
+    """Return the table of regions, with descriptions that are computed on first access."""
     options = details.options
     regions = region_table(
         details.evaluations,
@@ -219,13 +231,13 @@ def _summed(evaluations: Sequence[Evaluation], name: str) -> Influence:
 
 
 def _tested(value: float, stderr: float, level: float) -> Estimate:
-    """Return the estimate with its interval and the p-value of zero."""
+    """Return the estimate with its interval and the p-value of no loss."""
     estimate = normal_estimate(value, stderr, level)
     return replace(estimate, pvalue=one_sided_pvalue(value, stderr))
 
 
 def _bounds(evaluations: Sequence[Evaluation], rule: ScoringRule) -> Bounds:
-    """Return what binning can hide, and the most that the grouping loss can be."""
+    """Return the largest possible grouping loss, and how far binning could shift the losses."""
     high = sum(one.levels.total("entropy") - one.levels.total("induced") for one in evaluations)
     if not isinstance(rule, Brier):
         return Bounds(max(high, 0.0))
@@ -262,11 +274,11 @@ def _nothing_to_split(problem: Problem, evaluations: Sequence[Evaluation]) -> Re
     if any((one.levels.n_regions > len(one.regions)).any() for one in evaluations):
         return None
     remedy = (
-        "use fewer bins or a tree of smaller region_ratio (below 3,000 rows, 5 bins or fewer)."
+        "use fewer bins (at most 5 for fewer than 3,000 rows) or a tree with a smaller region_ratio."
         if problem.groups is None
         else (
             "use fewer bins or larger subgroups; a subgroup with a single row in a level set is "
-            "joined to another one."
+            "merged with another one."
         )
     )
     return Remark("no-split", f"no level set was split, so the lower bound is uninformative: {remedy}")
@@ -291,8 +303,8 @@ def _rare_outcome(problem: Problem, evaluation: Evaluation) -> Remark | None:
     which = "positive" if evaluation.base_rate < 0.5 else "negative"
     return Remark(
         "rare-outcome",
-        f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly changes with "
-        "errors of such small probabilities. Use rule='log', which compares probabilities by their "
+        f"only {100 * rarer:.2g}% of the labels are {which}, and the Brier score hardly responds to "
+        "errors in such small probabilities. Use rule='log', which compares probabilities by their "
         "ratio.",
     )
 
@@ -304,13 +316,13 @@ def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
     if not divided or not few or not isinstance(evaluation.problem.rule, LogLoss | ClassLogLoss):
         return None
     ratio = math.ceil(LABELS_ENOUGH / rarer)
-    instead = f"rely on the cross-fitted bound, or use a tree of region_ratio={ratio}."
+    instead = f"Rely on the cross-fitted bound, or use a tree with region_ratio={ratio}."
     if problem.groups is not None:
-        instead = "join subgroups, use fewer bins, or rule='brier'."
+        instead = "Merge subgroups, use fewer bins, or use rule='brier'."
     return Remark(
         "few-labels",
-        f"regions have fewer than {LABELS_PER_REGION} of the rarer labels on average, so what they "
-        f"explain of the log-loss is biased upwards: {instead}",
+        f"regions have fewer than {LABELS_PER_REGION} rows with the rarer label on average, so the part "
+        f"of the log-loss that they explain is biased upwards. {instead}",
     )
 
 
@@ -323,9 +335,9 @@ def _few_effective(problem: Problem) -> Remark | None:
     share = 100 * heaviest / float(problem.weights.sum())
     return Remark(
         "few-effective-rows",
-        f"the weights leave {effective:.3g} effective rows of {len(problem.weights):,} (one row has "
-        f"{share:.3g}% of all weight), too few for standard errors: at least {LEAST_EFFECTIVE} are "
-        "needed. Cap the largest weights, or leave them out.",
+        f"the weights reduce {len(problem.weights):,} rows to {effective:.3g} effective rows (one row "
+        f"has {share:.3g}% of the total weight), too few for standard errors: at least "
+        f"{LEAST_EFFECTIVE} are needed. Cap the largest weights, or leave them out.",
     )
 
 
@@ -334,6 +346,6 @@ def _infinite_score(score: float) -> Remark | None:
         return None
     return Remark(
         "infinite-score",
-        "the log-loss is infinite: some outcome occurred that was given probability 0. "
-        "Clip the scores, recalibrate by 'sigmoid', or use rule='brier'.",
+        "the log-loss is infinite: an outcome occurred that had a probability of 0. Clip the scores, "
+        "recalibrate them with 'sigmoid', or use rule='brier'.",
     )

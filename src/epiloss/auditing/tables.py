@@ -1,4 +1,4 @@
-"""The three storeys as tables: total -> level set -> region."""
+"""The losses as tables: by level set and by region, and the histogram of the scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epiloss.estimation.partition_bound import STEPS, Evaluation, JoinedRegions
 from epiloss.input.problem import Groups
 from epiloss.table import Columns, Later, Table
 
-_MOST_NAMES = 5  # of joined groups in a rule
+_MOST_NAMES = 5  # merged groups that a description lists
 _LEVEL_COLUMNS = (
     "score_mean",
     "label_mean",
@@ -32,19 +32,19 @@ _LEVEL_COLUMNS = (
 
 
 def level_set_table(evaluations: Sequence[Evaluation]) -> Table:
-    """Return a row per level set; each loss times ``share`` adds up to the total."""
+    """Return one row per level set; the losses, weighted by ``share``, add up to the total."""
     return _stacked([_level_columns(one) for one in evaluations])
 
 
 def region_table(
     evaluations: Sequence[Evaluation], groups: Groups | None, *, level: float, adjust: str
 ) -> Table:
-    """Return a row per region, whose rows had no part in choosing it.
+    """Return one row per region, evaluated on rows that were not used to learn it.
 
-    ``low`` and ``high`` are the exact interval of its rate; ``expected`` is the rate of its level set
-    at its mean score, ``deviation`` how far it is from that, and ``pvalue_adjusted`` the p-value of
-    no deviation, adjusted for the number of regions. ``cost`` is what the region adds to the
-    grouping loss, its noise taken off: below 0 where there is nothing but noise.
+    ``low`` and ``high`` are the exact interval of its rate, ``expected`` is the rate of its level set
+    at its mean score, ``deviation`` the difference of its rate from that, and ``pvalue_adjusted`` the
+    p-value of no deviation, adjusted for the number of regions. ``cost`` is the region's contribution
+    to the grouping loss after its bias is subtracted; without a deviation it is 0 on average.
     """
     table = _stacked(
         [
@@ -61,12 +61,12 @@ def region_table(
 
 
 def _rate_end(ones: Floats, n: Floats, level: float, name: str, rows: Codes) -> Floats:
-    """Return one end of the interval of some regions' rates."""
+    """Return one end of the intervals of the rates of some regions."""
     return rate_interval(ones[rows], n[rows], level)[name == "high"]
 
 
 def histogram_table(evaluations: Sequence[Evaluation]) -> Table:
-    """Return the weight of the rows in equal steps of the score."""
+    """Return the weight of the rows in bins of the score of equal width."""
     edges = np.linspace(0, 1, STEPS + 1)
     return _stacked(
         [
@@ -99,7 +99,8 @@ def _region_columns(
         "share": part.weight / part.weight.sum(),
         "score_mean": part.score_mean,
         "label_mean": part.label_mean,
-        "low": ones,  # of so many, ``high``: the interval is worked out from these when asked for
+        # Positives and rows, from which ``region_table`` computes the interval on first access.
+        "low": ones,
         "high": part.effective_n,
         "expected": part.expected_mean,
         "deviation": part.label_mean - part.expected_mean,
@@ -110,7 +111,7 @@ def _region_columns(
 
 
 def group_rules(evaluations: Sequence[Evaluation], groups: Groups) -> NDArray[Any]:
-    """Return the groups of each row of the region table in few words."""
+    """Return the description of each row of the region table: its groups, shortened if many."""
     return np.array(
         [
             _in_few_words(names)
@@ -123,7 +124,7 @@ def group_rules(evaluations: Sequence[Evaluation], groups: Groups) -> NDArray[An
 
 
 def _in_few_words(names: Sequence[str]) -> str:
-    """Return the names of joined groups, the first ones and a number where there are many.
+    """Return the names of merged groups; if they are many, the first ones and the number of others.
 
     Examples
     --------
@@ -136,12 +137,12 @@ def _in_few_words(names: Sequence[str]) -> str:
 
 
 def _group_names(part: RegionLosses, joined: JoinedRegions, groups: Groups) -> NDArray[Any]:
-    """Return the name of each region's group, or all names where small groups were joined."""
+    """Return the name of each region's group, or all names if small groups were merged."""
     return np.array([" + ".join(names) for names in _members(part, joined, groups)], object)
 
 
 def _members(part: RegionLosses, joined: JoinedRegions, groups: Groups) -> list[list[str]]:
-    """Return the names of the groups that each region holds."""
+    """Return the names of the groups in each region."""
     members: dict[tuple[int, int], list[str]] = {}
     for level_set, region, into in zip(joined.level_set, joined.region, joined.into, strict=True):
         members.setdefault((int(level_set), int(into)), []).append(groups.names[region])

@@ -1,4 +1,4 @@
-"""The audit in one sentence: what to do, how large the loss is, and where it is largest."""
+"""The verdict in words: what to do, how large the loss is, and where it is largest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {"brier": "Brier score", "log": "log-loss"}
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do, in a word and in a sentence.
+    """The recommended action, as a keyword and as a sentence.
 
     Attributes
     ----------
@@ -43,15 +43,15 @@ class Verdict:
         "fine", "small", "borderline", "unclear", "recalibrate", "repair", "recalibrate-and-repair" or
         "leak".
     sentence : str
-        The kind with the sizes that it rests on; ``str(verdict)``.
+        The action and the sizes of the losses that it is based on; ``str(verdict)``.
     matters : float
-        The least sum of calibration and grouping loss that matters.
+        The smallest sum of calibration and grouping loss that matters.
     rows : int or None
-        About how many rows would settle an unclear verdict.
+        Approximate number of rows that would settle an unclear verdict.
 
     See Also
     --------
-    epiloss.Audit.verdict : gives it.
+    epiloss.Audit.verdict : the verdict of an audit.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def reason(self) -> str:
-        """The sentence without the word that it begins with."""
+        """The sentence without the action that it begins with."""
         first, found, rest = self.sentence.partition(": ")
         return f"{rest[:1].upper()}{rest[1:]}" if found and "." not in first else self.sentence
 
@@ -82,12 +82,12 @@ def verdict(audit: Audit) -> Verdict:
     found = judged(audit)
     kind = found.kind()
     rows = found.rows_needed() if kind == UNCLEAR and found.is_open else None
-    return Verdict(kind, _Telling(found).sentence(kind, rows), found.matters, rows)
+    return Verdict(kind, _Sentences(found).sentence(kind, rows), found.matters, rows)
 
 
 @dataclass(frozen=True)
-class _Telling:
-    """How a judgement is said."""
+class _Sentences:
+    """The sentence for each kind of verdict."""
 
     found: Judgement
 
@@ -95,7 +95,7 @@ class _Telling:
         """Return the verdict in words."""
         if self.found.is_too_few:
             left = self.found.audit.effective_rows
-            return f"Too little data to tell: the weights leave {left:.3g} effective rows."
+            return f"Too little data to tell: the weights leave only {left:.3g} effective rows."
         if self.found.leak is not None:
             return self.leaking(self.found.leak)
         if self.found.is_vacuous:
@@ -108,18 +108,18 @@ class _Telling:
     def leaking(self, leak: Leak) -> str:
         name = printable(leak.column)
         return (
-            f"Check for a leak: column {name!r} nearly tells the label; by itself it explains "
-            f"{percent(math.floor(100 * leak.share) / 100)} of the labels' variance. Leave it out if it "
-            "is not known when the model predicts, and audit again."
+            f"Check for a leak: column {name!r} alone explains "
+            f"{percent(math.floor(100 * leak.share) / 100)} of the variance of the labels. If it is not "
+            "known when the model predicts, leave it out and audit again."
         )
 
     def to_do(self, kind: str) -> str:
         calibration, grouping = self.found.audit.calibration_loss, self._size(self.found.grouping)
-        on_average = f"the scores are off on average by {self._size(calibration)}"
-        at_equal = f"at equal scores, probabilities are off by {self._at_least}{grouping}"
+        on_average = f"scores differ from observed rates by {self._size(calibration)}"
+        at_equal = f"at equal scores, true probabilities vary by {self._at_least}{grouping}"
         if not self._in_points:
-            on_average = f"{self._size(calibration)} is lost because scores are wrong on average"
-            at_equal = f"{self._at_least}{grouping} is lost among rows with equal scores"
+            on_average = f"scores that differ from observed rates cost {self._size(calibration)}"
+            at_equal = f"differences between rows with equal scores cost {self._at_least}{grouping}"
         if math.isinf(calibration.value):
             on_average = "the score is infinite, because an outcome with a score of 0 occurred"
         if kind == REPAIR:
@@ -131,13 +131,13 @@ class _Telling:
         return f"Repair and recalibrate: {at_equal}; {on_average}.{self._where()}"
 
     def _beyond(self) -> str:
-        """Say what is known of the grouping loss, where the calibration loss is to be mended."""
+        """Say what is known about the grouping loss if recalibration is recommended."""
         if self.found.is_blind:
-            return "Pass features or subgroups to search for groups that stay wrong after that."
+            return "Pass features or subgroups to search for groups that remain wrong after that."
         high = self.found.grouping.high
         if high is not None and high < self.found.matters:
-            return f"What stays wrong after that is too small to matter, as far as {self._seen_by} show."
-        return "More rows are needed to see whether groups of rows stay wrong after that."
+            return f"As far as {self._seen_by} show, the error that remains is too small to matter."
+        return "More rows are needed to see whether groups of rows remain wrong after that."
 
     def fine(self) -> str:
         most = self._off(f"at most {self._amount(self.found.high)}{self._measure}")
@@ -149,45 +149,47 @@ class _Telling:
 
     def borderline(self) -> str:
         size = self._off(f"{self._at_least}{self._size(self.found.total)}")
-        return f"Borderline: {self._evidence()}; {size}, and {self._needed}.{self._where()}"
+        return f"Borderline: {self._evidence()}; {size}, while {self._needed}.{self._where()}"
 
     def unclear(self, rows: int | None) -> str:
-        wanted = "" if rows is None else f" About {rows:,} rows would tell."
+        wanted = "" if rows is None else f" About {rows:,} rows would settle it."
         if not math.isfinite(self.found.high):
             return f"Too little data to tell.{wanted}"
         most = f"up to {self._amount(self.found.high)}{self._measure}"
-        most = f"probabilities may be off by {most}" if self._in_points else f"{most} may be lost"
-        return f"Too little data to tell: {most}, and {self._needed}.{wanted}"
+        most = f"probabilities may be off by {most}" if self._in_points else f"errors may cost {most}"
+        return f"Too little data to tell: {most}; {self._needed}.{wanted}"
 
     def _off(self, size: str) -> str:
-        return f"probabilities are off by {size}" if self._in_points else f"{size} is lost"
+        return f"probabilities are off by {size}" if self._in_points else f"errors cost {size}"
 
     @property
     def _needed(self) -> str:
-        return f"{self._amount(self.found.matters)} would matter"
+        what = "errors" if self._in_points else "losses"
+        return f"{what} above {self._amount(self.found.matters)} matter"
 
     def right_on_average(self) -> str:
         if self.found.is_blind:
             more = "Pass features or subgroups to search for groups that the model gets wrong."
         else:
-            more = "Groups were not tested: no level set has two groups of enough rows to compare."
+            more = "Groups were not compared: no level set has two groups with enough rows."
         return f"Right on average. {more}"
 
     def vacuous(self) -> str:
-        """Say that the regions cannot tell, and what can."""
+        """Say why the regions do not show the grouping loss, and what to do instead."""
         if labels_per_region(self.found.audit) < LABELS_PER_REGION:
-            why = "the regions hold too few of the rarer outcome"
-            remedy = "Use method='twin', or larger regions"
+            why = "the regions hold too few rows with the rarer outcome"
+            remedy = f"Use {self._instead}, or larger regions"
         else:
-            why = "binning alone induces more than the regions explain"
-            remedy = (
-                "Use method='twin', or more rows" if self._can_learn else "Use fewer, larger subgroups"
-            )
+            why = "binning induces more loss than the regions explain"
+            remedy = f"Use {self._instead}, or more rows"
+            if self.found.audit.region_source is not RegionSource.LEARNED:
+                remedy = "Use fewer, larger subgroups"
         return f"The grouping loss cannot be estimated this way: {why}. {remedy}."
 
     @property
-    def _can_learn(self) -> bool:
-        return self.found.audit.region_source is RegionSource.LEARNED
+    def _instead(self) -> str:
+        """An estimate that needs no bins: there is none for whole vectors of scores."""
+        return "task='classwise'" if self.found.audit.task == "joint" else "method='twin'"
 
     @property
     def _seen_by(self) -> str:
@@ -199,7 +201,7 @@ class _Telling:
         return "at least " if self.found.audit.is_bound and not self.found.is_blind else ""
 
     def _evidence(self) -> str:
-        """Say which loss is told from 0."""
+        """Say which loss is significantly above 0."""
         if not self.found.grouping_is_there:
             return "there is a calibration loss"
         pvalue = self.found.grouping.pvalue
@@ -207,7 +209,7 @@ class _Telling:
 
     @property
     def _in_points(self) -> bool:
-        """Whether a loss is the mean square of an error of probabilities."""
+        """Whether the root of a loss is an error of probabilities, in percentage points."""
         return self.found.audit.rule == "brier" and self.found.audit.task in ("binary", "top-label")
 
     @property
@@ -215,14 +217,14 @@ class _Telling:
         return " (root mean square)" if self._in_points else ""
 
     def _amount(self, loss: float) -> str:
-        """Say a loss in words: for the Brier score its root is an error of probabilities."""
+        """Return the size of a loss: in percentage points for the Brier score of one probability."""
         if self._in_points:
             return f"{_points(loss)} points"
         rule = _NAMES.get(self.found.audit.rule, "score")
         return f"{max(loss, 0.0):{loss_spec(self.found.audit.score.value, least=4)}} of the {rule}"
 
     def _size(self, loss: Estimate) -> str:
-        """Say a loss with its interval."""
+        """Return the size of a loss with its interval."""
         text = self._amount(loss.value)
         if loss.low is None or loss.high is None or not math.isfinite(loss.high):
             return text + self._measure
@@ -234,20 +236,22 @@ class _Telling:
         return f"{text} ({level} interval {max(loss.low, 0.0):{spec}} to {loss.high:{spec}})"
 
     def _where(self) -> str:
-        """Name the first segment, where there is one."""
-        audit = self.found.audit
+        """Name the costliest segment, or the subgroup with the most significant gap."""
+        audit, level = self.found.audit, self.found.audit.confidence_level
         if self.found.by.region_source is RegionSource.SUBGROUPS:
-            return _most_of_all(_surest_subgroup(audit))
+            subgroup = _most_significant_subgroup(audit)
+            return "" if subgroup is None else f" Clearest gap: {_with_gap(subgroup, level)}."
         if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
             return ""
-        first = audit.segments[0]
-        return _most_of_all({**vars(first), "name": f"where {first.description}"})
+        costliest = audit.segments[0]
+        row = {**vars(costliest), "name": costliest.description}
+        return f" Costliest segment: {_with_gap(row, level)}."
 
 
-def _surest_subgroup(audit: Audit) -> Mapping[str, Any] | None:
-    """Return the subgroup whose gap is the surest, if it is more than noise."""
+def _most_significant_subgroup(audit: Audit) -> Mapping[str, Any] | None:
+    """Return the subgroup whose gap has the smallest p-value, if that is significant."""
     rows = [
-        {**row, "name": f"for {row['subgroup']}" + ("" if column == "subgroup" else f" ({column})")}
+        {**row, "name": f"{column} {'' if column == 'subgroup' else '= '}{row['subgroup']}"}
         for column, table in audit.subgroup_gaps.items()
         for row in table.rows(*GAP_COLUMNS)
         if row["pvalue_adjusted"] <= LEVEL
@@ -255,26 +259,31 @@ def _surest_subgroup(audit: Audit) -> Mapping[str, Any] | None:
     return min(rows, key=lambda row: float(row["pvalue_adjusted"]), default=None)
 
 
-def _most_of_all(row: Mapping[str, Any] | None) -> str:
-    """Name a group of rows with its gap."""
-    if row is None:
-        return ""
+def _with_gap(row: Mapping[str, Any], level: float) -> str:
+    """Return the name of a group with its number of rows and its gap.
+
+    Examples
+    --------
+    >>> row = {"name": "age <= 32", "n": 4706, "gap": -0.014, "low": -0.022, "high": -0.007}
+    >>> _with_gap(row, 0.95)
+    'age <= 32 (4,706 rows, over-predicted by 1.4 points, 95% interval 0.7 to 2.2)'
+    """
     gap, low, high = (100 * float(row[name]) for name in ("gap", "low", "high"))
     side = "under-predicted" if gap > 0 else "over-predicted"
     low, high = sorted((abs(low), abs(high))) if low * high > 0 else (0.0, max(abs(low), abs(high)))
     return (
-        f" Most of all {printable(str(row['name']))}: {int(row['n']):,} rows, {side} by {abs(gap):.1f} "
-        f"points ({low:.1f} to {high:.1f})."
+        f"{printable(str(row['name']))} ({int(row['n']):,} rows, {side} by {abs(gap):.1f} points, "
+        f"{percent(level)} interval {low:.1f} to {high:.1f})"
     )
 
 
 def _points(loss: float) -> str:
-    """Return the root of a mean square of errors, in points.
+    """Return the root of a mean squared error, in percentage points.
 
     Examples
     --------
-    >>> _points(0.0064), _points(0.0000004), _points(-0.001)
-    ('8.0', '0.06', '0')
+    >>> _points(0.0064), _points(0.0000998), _points(0.0000004), _points(-0.001)
+    ('8.0', '1.0', '0.06', '0')
     """
     points = 100 * math.sqrt(max(loss, 0.0))
-    return format(points, ".1f" if points >= 1 else ".1g")
+    return format(points, ".1f" if points >= 0.95 else ".1g")

@@ -1,4 +1,4 @@
-"""The same audit with other regions: those of another partition, or halves by what was predicted."""
+"""The same audit with other regions: those of another partition, or halves by prediction."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NAMES = ("lower half of the predictions", "upper half of the predictions")
 
 
 def repartitioned(result: Audit, partition: Any) -> Audit:
-    """Return the same audit with other regions; the ledger stays.
+    """Return the same audit with other regions; the ledger does not change.
 
-    ``"halves"`` parts each level set by what cross-fitted models predict beyond the score. A row had no
-    part in learning its own prediction, so that all rows are shown. Where nothing was predicted, and for
-    other partitions, regions are learned on one half of the rows and shown on the other.
+    ``"halves"`` splits each level set at the median of the cross-fitted predictions. No row is predicted
+    by a model that saw it, so all rows can be shown. If there are no predictions, and for other
+    partitions, regions are learned on one half of the rows and shown on the other.
     """
     details = result.details
     if details is None or details.problem.features is None:
@@ -49,7 +49,7 @@ def repartitioned(result: Audit, partition: Any) -> Audit:
 
 
 def has_predictions(result: Audit) -> bool:
-    """Tell whether every class has cross-fitted predictions of its rows."""
+    """Return whether there are cross-fitted predictions for every class."""
     details = result.details
     if details is None or details.problem.features is None:
         return False
@@ -69,13 +69,13 @@ def _by_halves(details: RowDetails) -> Audit:
         for one, prediction in zip(details.evaluations, details.predictions, strict=True)
     ]
     codes = again[0].problem.groups
-    assert codes is not None  # as just given
+    assert codes is not None  # set by _halved
     problem = replace(details.problem, groups=Groups(codes, _NAMES), subgroups={})
     return summarise(problem, options, again, [], None, details.display)
 
 
 def _halved(evaluation: Evaluation, prediction: NDArray[Any], details: RowDetails) -> Evaluation:
-    """Evaluate the halves of each level set of one class."""
+    """Evaluate the two halves of each level set of one class."""
     problem = evaluation.problem
     level_set = level_sets_of(problem, details.options).assign(problem.scores)
     groups = upper_half(level_set, prediction, problem.weights)
@@ -83,9 +83,9 @@ def _halved(evaluation: Evaluation, prediction: NDArray[Any], details: RowDetail
 
 
 def upper_half(level_set: Codes, prediction: NDArray[Any], weights: Floats | None = None) -> Codes:
-    """Return 1 for rows with one of the higher predictions of their level set, and 0 for others.
+    """Return 1 for rows in the upper half of the predictions of their level set, and 0 for others.
 
-    Equal predictions stay together; the parts are as near to halves as that allows.
+    Equal predictions stay together; the two parts are as equal as that allows.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""How results are shown: plots and report pages."""
+"""Plots and report pages of results."""

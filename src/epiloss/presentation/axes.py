@@ -1,4 +1,4 @@
-"""How far the axes of a diagram reach: of a rare outcome all points would lie in a corner of 1 by 1."""
+"""The range of a diagram's axes: with a rare outcome, all points would lie in a corner of [0, 1]."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from epiloss.auditing.result import Audit
 from epiloss.estimation.partition_bound import STEPS
 from epiloss.table import Table
 
-_LARGE = 0.2  # beyond it the axes show all of [0, 1]
-_ROOM = 1.2  # beyond the largest
+_LARGE = 0.2  # above this value, the axes show all of [0, 1]
+_ROOM = 1.2  # the axes end at least this many times the largest value
 _SIGNIFICANT = 0.05
 
 
 def reach_to(largest: float) -> float:
-    """Return a round number not far beyond the largest score and rate, or 1.
+    """Return a round number somewhat above the largest score or rate, at most 1.
 
     Examples
     --------
@@ -31,15 +31,15 @@ def reach_to(largest: float) -> float:
 
 
 def reach_of(audit: Audit) -> float:
-    """Return the reach for level sets, and for regions that can be told from theirs."""
+    """Return where the axes end: above all level sets and all significant regions."""
     levels, regions = audit.level_sets, audit.regions
-    told = regions["label_mean"][regions["pvalue_adjusted"] <= _SIGNIFICANT]
-    shown = (levels["score_mean"], levels["label_mean"], told)
+    significant = regions["label_mean"][regions["pvalue_adjusted"] <= _SIGNIFICANT]
+    shown = (levels["score_mean"], levels["label_mean"], significant)
     return reach_to(max(float(values.max(initial=0.0)) for values in shown))
 
 
 def histogram_within(audit: Audit, reach: float, class_name: str | None = None) -> Table:
-    """Return how many rows have each score up to ``reach``, of one class where there are several."""
+    """Return a histogram of the scores up to ``reach``, of one class if there are several."""
     table = audit.histogram
     if class_name is not None and "class" in table.columns:
         table = table.take(np.flatnonzero(table["class"].astype(str) == class_name))

@@ -1,4 +1,4 @@
-"""Lines over many batches: their running mean."""
+"""Running means of lines over many batches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from epiloss._typing import Floats
 
-MANY = 60  # batches from which on single ones are hard to read
+MANY = 60  # with more batches, a line through all of them is hard to read
 WINDOW = 7
 
 
 def running_mean(values: Any, n: Any) -> Floats:
-    """Return the mean of seven batches around each, weighted by their rows.
+    """Return the mean over the seven batches around each, weighted by their rows.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Segments: the few groups of rows, told in words, whose rates differ from those of equal scores."""
+"""Segments: describable groups whose rates differ from those of all rows with equal scores."""

@@ -1,4 +1,4 @@
-"""Clusters of an embedding: groups found without labels, told by their typical rows."""
+"""Clusters of an embedding: groups found without labels, described by typical rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
-_COMPONENTS = 10  # principal components that clusters are found in
-_SAMPLED = 4_096  # rows that these are found from
+_COMPONENTS = 10  # principal components used for clustering
+_SAMPLED = 4_096  # rows that the components are computed from
 _ROWS_PER_CLUSTER, _MOST_CLUSTERS = 150, 24
-_TYPICAL = 3  # rows that stand for a cluster
+_TYPICAL = 3  # rows that describe a cluster
 
 
 def clustered(features: Features, generator: np.random.Generator) -> tuple[Codes, list[Codes]]:
-    """Return the cluster of each row, and of each cluster the rows that are nearest to its centre."""
+    """Return the cluster of each row, and the rows nearest to the centre of each cluster."""
     from sklearn.cluster import KMeans
 
     points = _principal_components(features, generator)
@@ -33,7 +33,7 @@ def clustered(features: Features, generator: np.random.Generator) -> tuple[Codes
 
 
 def _principal_components(features: Features, generator: np.random.Generator) -> Floats:
-    """Return the first principal components of all rows, found from some; missing values are means."""
+    """Return the first principal components; missing values are replaced by the column means."""
     matrix = np.asarray(features.matrix, np.float32)
     mean = np.nanmean(matrix, axis=0)
     centred = np.where(np.isnan(matrix), 0.0, matrix - mean)

@@ -1,7 +1,7 @@
-"""Columns as a few codes, and the sides of their splits: what a segment may ask of a row.
+"""Columns as a few codes, and the conditions on them that a segment may consist of.
 
-A number is cut at up to 62 quantiles, rounded to as few digits as keep them in their place; the search
-begins with every few of them. A category is a code of its own if it has enough rows.
+Numeric columns are cut at up to 62 quantiles, rounded to the fewest digits that move almost no row; the
+search starts with a coarse subset of these cuts. A category has a code of its own if it has enough rows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from epiloss.partition.descriptions import Step
 from epiloss.segments.gaps import Mask
 
 MISSING, OTHER, N_CODES = 64, 65, 66
-_CELLS = 8  # that the values of a number are put together to, at first
-_CATEGORIES = 16  # that have a code each
-_SAMPLED = 4_096  # rows that quantiles are found from
+_CELLS = 8  # coarse cells of a numeric column
+_CATEGORIES = 16  # categories with a code of their own
+_SAMPLED = 4_096  # rows that quantiles are computed from
 _DIGITS = 12
 _FILLINGS, _TINY = 20, 1e-12
-_MOVED = 0.004  # of the rows, that rounding an edge may move to its other side
-# which codes of a number are at most the one of an edge, and above it
+_MOVED = 0.004  # share of rows that rounding an edge may move to its other side
+# For each edge, which codes are at most that of the edge, and which are above it.
 _AT_MOST = np.arange(N_CODES) <= np.arange(MISSING)[:, None]
 _ABOVE = ~_AT_MOST & (np.arange(N_CODES) < MISSING)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a split: the codes of a column that are on it, and the split."""
+    """One side of a split: the allowed codes of a column, and the split."""
 
     column: int
     allowed: Mask
@@ -42,10 +42,10 @@ class Side:
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """The codes of a column, the cells that these form at first, and all sides of its splits.
+    """The codes of a column, its coarse cells, and the sides of all its splits.
 
-    ``fine`` (sides, codes) and ``coarse`` (some of the sides, cells) are 1 for what is on a side;
-    ``places`` are those of the coarse sides among all.
+    ``fine`` (sides, codes) and ``coarse`` (coarse sides, cells) are 1 for codes and cells on a side;
+    ``places`` are the indices of the coarse sides among all sides.
     """
 
     codes: Bytes
@@ -62,7 +62,7 @@ class CodedColumn:
 
     @classmethod
     def of(cls, codes: Bytes, cell_of: Bytes, sides: list[Side]) -> CodedColumn:
-        """Gather sides; those that cut through no cell are coarse."""
+        """Build a column from its sides; sides that do not cut through a cell are coarse."""
         fine = np.array([side.allowed for side in sides], float).reshape(len(sides), N_CODES)
         n_cells = int(cell_of.max()) + 1
         used = np.bincount(codes, minlength=N_CODES) > 0
@@ -74,7 +74,7 @@ class CodedColumn:
 
 
 def coded_columns(features: Features, least: float) -> tuple[CodedColumn, ...]:
-    """Code all columns that have two values; categories have at least ``least`` rows each."""
+    """Code all columns with at least two values; rarer categories than ``least`` rows share a code."""
     n = features.n_rows
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLED)).astype(np.int64))
     found = (
@@ -101,7 +101,7 @@ def _number(features: Features, j: int, some: Codes) -> CodedColumn:
 
 
 def _cells(count: Codes) -> Codes:
-    """Return the cell of each code, by its rows; one that many rows have uses up a single cell.
+    """Return the cell of each code, with equal rows per cell; a frequent code takes a single cell.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _cells(count: Codes) -> Codes:
 
 
 def _number_sides(j: int, edges: Floats, has_missing: bool) -> Iterator[Side]:
-    """Yield both sides of each edge, without missing values, and these."""
+    """Yield both sides of each edge, without missing values, and the sides missing and not missing."""
     code = np.arange(N_CODES)
     for place, edge in enumerate(edges.tolist()):
         yield Side(j, _AT_MOST[place], Step(j, False, edge, left=True, missing_left=False))
@@ -129,7 +129,7 @@ def _number_sides(j: int, edges: Floats, has_missing: bool) -> Iterator[Side]:
 
 
 def rounded(edges: Floats, ordered: Floats) -> Floats:
-    """Return edges in the fewest digits that move almost none of the sorted values to another side.
+    """Return edges rounded to the fewest digits that move almost no value to another side.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def rounded(edges: Floats, ordered: Floats) -> Floats:
 
 
 def _in_digits(steps: Floats, unit: Floats, digits: int) -> Floats:
-    """Return so many steps of a unit in decimal digits, without what binary numbers add to them."""
+    """Return multiples of a unit as decimal numbers, without binary rounding errors."""
     near = steps * (unit / 10.0**digits)
     return np.array([float(f"{one:.{_DIGITS}g}") for one in near.tolist()])
 
@@ -182,7 +182,7 @@ def _category_sides(j: int, frequent: Codes, codes: NDArray[np.uint8]) -> Iterat
     named = [(place, float(one)) for place, one in enumerate(frequent.tolist())]
     if (codes == MISSING).any():
         named.append((MISSING, float("nan")))
-    # of two categories each is what the other is not
+    # With two categories, "is a" and "is not b" are the same condition.
     ways = (True, False) if len(np.unique(codes)) > 2 else (True,)
     for place, category in named:
         for left in ways:

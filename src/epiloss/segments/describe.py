@@ -1,4 +1,4 @@
-"""From an audited problem to its segments in words."""
+"""Searching for segments of an audited problem, and describing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from epiloss.input.problem import Groups, Problem
 from epiloss.input.row_display import Display, read_display
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.input.text_features import column_titles
-from epiloss.partition.descriptions import Wording
+from epiloss.partition.descriptions import Describer
 from epiloss.scoring import ScoringRule
 from epiloss.segments.clusters import clustered
 from epiloss.segments.display import shown_features
@@ -30,52 +30,53 @@ from epiloss.segments.result import Segment, Segments
 from epiloss.segments.subgroups import gap_pvalues, measured_groups
 
 _CLAIM = "predicted class"
-_SHORT = 40  # characters of a typical row
+_SHORT = 40  # characters shown of a typical row
 
 
 def find_segments(
     problem: Problem, options: Options, *, grouping_loss: float = 0.0, display: Display | None = None
 ) -> Segments:
-    """Find segments of checked rows; ``grouping_loss`` is what their costs are parts of.
+    """Find segments of checked rows; their costs are fractions of ``grouping_loss``.
 
-    With several classes the label is whether the claimed class is right, and the class itself may be a
-    condition, whatever the task: one search for all classes, about what people act on. Columns of an
-    embedding mean nothing by themselves: its segments are told by what is displayed of rows, or are
-    clusters.
+    With several classes, for every task, the label is whether the predicted class is right, and the
+    predicted class is a feature: one search covers all classes. The columns of an embedding have no
+    meaning, so its segments are conditions on displayed columns, or clusters.
     """
     binary = claimed_problem(problem, options.rule)
-    teller = _Teller(problem, options, grouping_loss)
+    reporter = _Reporter(problem, options, grouping_loss)
     if problem.groups is not None:
-        return teller.groups(binary, problem.groups.codes, _group_names(problem.groups, problem))
+        return reporter.groups(binary, problem.groups.codes, _group_names(problem.groups, problem))
     if binary.features is None:
         return Segments((), note="Pass features or subgroups to search for segments.")
     if not binary.features.is_embedding:
-        return teller.searched(binary)
+        return reporter.searched(binary)
     shown = None if display is None else shown_features(display, problem)
-    found = Segments(()) if shown is None else teller.searched(replace(binary, features=shown))
+    found = Segments(()) if shown is None else reporter.searched(replace(binary, features=shown))
     if len(found):
         return found
     cluster, nearest = clustered(binary.features, stream(options.seed, "segments"))
-    return teller.groups(binary, cluster, [_like(rows, problem, display) for rows in nearest])
+    if problem.rows is not None:
+        nearest = [problem.rows[rows] for rows in nearest]
+    return reporter.groups(binary, cluster, [rows_like(rows, display) for rows in nearest])
 
 
 def find_segments_by(
     columns: Any, problem: Problem, options: Options, *, grouping_loss: float = 0.0
 ) -> Segments:
-    """Find segments by other columns than the features: texts by their words."""
+    """Find segments in columns other than the features; texts are split into words."""
     display = read_display(columns, problem)
     shown = None if display is None else shown_features(display, problem)
     if shown is None:
         raise DataError(
-            "columns must be a table, a column or texts, got images or nothing. Pass a data frame "
-            "with one row for each row of the audit."
+            "columns must be a data frame, a column or texts, got images or no columns. Pass a data "
+            "frame with one row for each row of the audit."
         )
     binary = replace(claimed_problem(problem, options.rule), features=shown)
-    return _Teller(problem, options, grouping_loss).searched(binary)
+    return _Reporter(problem, options, grouping_loss).searched(binary)
 
 
 def claimed_problem(problem: Problem, rule: ScoringRule) -> BinaryProblem:
-    """Return the problem of one score for each row: of several classes, that of the claimed one."""
+    """Return the problem with one score per row: that of the predicted class if there are several."""
     if problem.task == "binary":
         return binary_problems(problem, rule)[0]
     top = replace(problem, task="top-label")
@@ -87,7 +88,7 @@ def claimed_problem(problem: Problem, rule: ScoringRule) -> BinaryProblem:
 
 
 def with_class(features: Features, claimed: Codes, classes: tuple[str, ...]) -> Features:
-    """Return features with the class that was claimed as one more column."""
+    """Return features with the predicted class as an additional column."""
     d = features.n_columns
     return Features(
         (*(features.column(j) for j in range(d)), claimed.astype(float)),
@@ -98,39 +99,39 @@ def with_class(features: Features, claimed: Codes, classes: tuple[str, ...]) -> 
 
 
 @dataclass(frozen=True)
-class _Teller:
-    """What it takes to tell a measured group as a segment."""
+class _Reporter:
+    """Turns measured groups of rows into segments."""
 
     problem: Problem
     options: Options
     grouping_loss: float
 
     def searched(self, binary: BinaryProblem) -> Segments:
-        """Search for segments by conditions on the features."""
+        """Search for segments defined by conditions on the features."""
         level = self.options.confidence_level
         search = Search.of(binary, stream(self.options.seed, "segments"))
-        told = search.confirmed(level)
+        found = search.confirmed(level)
         assert search.problem.features is not None
-        paths = [[side.step for side in one.found.sides] for one in told]
-        rules = Wording(search.problem.features).rules(paths)
+        paths = [[side.step for side in one.found.sides] for one in found]
+        descriptions = Describer(search.problem.features).describe(paths)
         segments = [
             replace(
-                self._segment(str(rule), _summary(one, level), search.order[one.inside], binary.rule),
-                conditions=rule.conditions,
+                self._segment(str(text), _summary(one, level), search.order[one.inside], binary.rule),
+                conditions=text.conditions,
             )
-            for rule, one in zip(rules, told, strict=True)
+            for text, one in zip(descriptions, found, strict=True)
         ]
-        named = {condition.feature for rule in rules for condition in rule.conditions}
+        named = {condition.feature for text in descriptions for condition in text.conditions}
         names = search.problem.features.names
         passed = column_titles(names, [j for j in search.passed(level) if j not in named])
         note = "" if search.is_possible else "There are too few rows to search for segments."
         return Segments(_ordered(segments), passed, note)
 
     def groups(self, binary: BinaryProblem, codes: Codes, names: Sequence[str]) -> Segments:
-        """Tell those of given groups whose gaps are beyond chance."""
+        """Return the given groups whose gaps are significant."""
         gaps = measured_groups(binary, codes, len(names))
         adjusted = adjusted_pvalues(np.array(gap_pvalues(gaps)), "max")
-        told = [
+        significant = [
             self._segment(
                 names[k],
                 _Summary(gap, gap.value, _around(gap, self.options), float(adjusted[k])),
@@ -140,7 +141,7 @@ class _Teller:
             for k, gap in enumerate(gaps)
             if adjusted[k] <= 1 - self.options.confidence_level
         ]
-        return Segments(_ordered(told)[:MOST])
+        return Segments(_ordered(significant)[:MOST])
 
     def _segment(self, name: str, one: _Summary, rows: Codes, rule: ScoringRule) -> Segment:
         expected = one.measured.expected
@@ -169,7 +170,7 @@ class _Teller:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What was measured of a group, and its gap as it is told."""
+    """The measurements of a group, and its gap as reported."""
 
     measured: Gap
     gap: float
@@ -187,7 +188,7 @@ def _around(gap: Gap, options: Options) -> tuple[float, float]:
 
 
 def _group_names(groups: Groups, problem: Problem) -> list[str]:
-    """Return the groups in words; combinations of several columns have them already."""
+    """Return descriptions of groups; combinations of several columns are described by their names."""
     if len(problem.subgroups) > 1:
         return list(groups.names)
     column = next(iter(problem.subgroups), "subgroup")
@@ -198,10 +199,15 @@ def _ordered(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     return tuple(sorted(segments, key=lambda one: -one.cost))
 
 
-def _like(rows: Codes, problem: Problem, display: Display | None) -> str:
-    """Name a cluster by its most typical rows."""
-    rows = rows if problem.rows is None else problem.rows[rows]
-    if display is not None and display.columns:
-        texts = (" ".join(display.texts(int(row)).values()) for row in rows)
-        return "like " + " · ".join(shorten(text, _SHORT, placeholder="…") for text in texts)
-    return f"like {'row' if len(rows) == 1 else 'rows'} {', '.join(map(str, rows.tolist()))}"
+def rows_like(rows: Codes, display: Display | None) -> str:
+    """Describe a group of rows by some typical ones, given as numbers of the user's rows.
+
+    Examples
+    --------
+    >>> rows_like(np.array([1878, 601, 1896]), None)
+    'rows like 1878, 601, 1896'
+    """
+    if display is None or not display.columns:
+        return f"rows like {', '.join(map(str, rows.tolist()))}"
+    texts = (" ".join(display.texts(int(row)).values()) for row in rows)
+    return "rows like " + " · ".join(shorten(text, _SHORT, placeholder="…") for text in texts)

@@ -1,4 +1,4 @@
-"""What is displayed of rows, as columns that segments are told by: texts are told by their words."""
+"""Displayed columns as features to search segments in; texts are split into words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from epiloss.input.text_features import with_words
 
 
 def shown_features(display: Display, problem: Problem) -> Features | None:
-    """Return the columns of a display as features; None where it has images or names alone."""
+    """Return the columns of a display as features; None if it has only images or names."""
     columns = {name or "text": np.asarray(column) for name, column in display.columns.items()}
     if not columns:
         return None
@@ -21,6 +21,6 @@ def shown_features(display: Display, problem: Problem) -> Features | None:
         columns = {name: column[problem.rows] for name, column in columns.items()}
     try:
         features = Features.read(columns)
-    except DataError:  # of columns that hold neither numbers nor texts
+    except DataError:  # columns that hold neither numbers nor texts
         return None
     return with_words(features).features

@@ -1,10 +1,11 @@
-"""Finding segments, and confirming them.
+"""Finding segments and confirming them.
 
-One after the other: the best segment of the rows that no segment before it holds. It is told if the
-search finds so much in at most one of twenty problems where nothing is there, and if what is found on
-each four fifths of the rows holds on the other fifth. Its gap is made smaller by what the search alone
-adds, and is then averaged with what the other fifths show, if that is less: the more noise there may be
-in the first, the more the second counts. Of many rows half find segments, and the others measure them.
+Segments are found one after another: each is the best segment of the rows that no earlier one contains.
+A segment is reported if the search would find as much in at most one of twenty problems without any gap,
+and if segments found on four fifths of the rows hold on the remaining fifth, over all five. Its gap is
+shrunk by what the search alone adds. If the held-out fifths show a smaller gap, the two are averaged,
+with more weight on the held-out one the noisier the first may be. With many rows, one part of them finds
+segments and the other part measures them.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from epiloss.segments.gaps import CentredRows, Gap, Mask
 from epiloss.segments.inference import Noise, replayed
 from epiloss.segments.search import Found, Scan
 
-MOST = 10  # segments
+MOST = 10  # segments that are reported
 LEAST_SHARE, LEAST_ROWS = 0.01, 50  # of a segment
-_FEWEST = 200  # rows that are searched
-_MANY, _FINDING = 20_000, 20_000  # rows that are divided, and those that find at most
+_FEWEST = 200  # rows that a search needs
+_MANY, _FINDING = 20_000, 20_000  # above this number, rows are divided; this many find segments
 _FOLDS = 5
-_HOLDS = 1.28  # z-score that is asked of rows that did not find a segment: by chance one of ten
-_PROMISING = 0.5  # p-value up to which other rows are asked
-_OVERLAP = 0.5  # of a segment's rows, that those before it may hold
+_HOLDS = 1.28  # z-score required on held-out rows; one in ten reaches it by chance
+_PROMISING = 0.5  # p-value up to which a candidate is measured on the other rows
+_OVERLAP = 0.5  # largest share of a segment's rows that earlier segments may contain
 _MOST_TRIES = 15
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A segment that is told: its conditions, its rows, and what was measured.
+    """A segment to report: its conditions, its rows, and its measured gap.
 
-    ``gap`` and ``stderr`` are adjusted for the search, as is the p-value. ``outer`` is the gap by the
-    rows that found the segment alone, at least as large; the interval reaches beyond both.
+    ``gap``, ``stderr`` and ``pvalue`` are adjusted for the search. ``outer`` is the gap on the rows that
+    found the segment, before it is averaged with held-out rows; the interval covers both.
     """
 
     found: Found
@@ -64,7 +65,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Search:
-    """The rows of a problem in the order of their scores, coded."""
+    """The rows of a problem sorted by score, with coded features."""
 
     problem: BinaryProblem
     units: Codes | None
@@ -74,7 +75,7 @@ class Search:
 
     @classmethod
     def of(cls, problem: BinaryProblem, generator: np.random.Generator) -> Search:
-        """Put rows in order and code their features."""
+        """Sort rows by score and code their features."""
         order, units = in_order(problem)
         ordered = problem.take(order)
         assert ordered.features is not None
@@ -93,24 +94,24 @@ class Search:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there are rows enough, and columns to part them by."""
+        """Whether there are enough rows, and columns to split them by."""
         return bool(self.columns) and self.n_rows >= _FEWEST
 
     @cached_property
     def noise(self) -> Noise:
-        """What the search finds where nothing is there."""
+        """What the search finds in problems without any gap."""
         share = self.least / self.n_rows
         return replayed(self.problem, self.units, self.columns, share)
 
     def confirmed(self, level: float) -> list[Confirmed]:
-        """Return the segments that are told."""
+        """Return the segments to report."""
         if not self.is_possible:
             return []
         with limited_threads():
             return self._divided(level) if self.n_rows > _MANY else self._cross_fitted(level)
 
     def passed(self, level: float) -> list[int]:
-        """Return the features of which no single condition finds a gap."""
+        """Return the features on which no single condition finds a gap."""
         if not self.is_possible:
             return []
         with limited_threads():
@@ -123,7 +124,7 @@ class Search:
         return [j for j, pvalue in zip(features, adjusted, strict=True) if pvalue > 1 - level]
 
     def best(self, rows: Codes) -> tuple[Found, float] | None:
-        """Return the best segment of some rows, and the square of its z-score before it was refined."""
+        """Return the best segment of some rows, and its squared z-score before refinement."""
         centred = CentredRows.of(self.problem, rows)
         scan = Scan(self.columns, rows, centred.spread, self.least * len(rows) / self.n_rows)
         found = scan.best(centred.residual)
@@ -133,7 +134,7 @@ class Search:
         return scan.refined(found, centred.residual, worth), found.square
 
     def _in_turn(self, rows: Codes) -> Iterator[tuple[Found, float, Codes]]:
-        """Yield the best segments of rows one after the other, with the rows that each was found on."""
+        """Yield the best segments one after another, with the rows that each was found on."""
         for _ in range(_MOST_TRIES):
             best = self.best(rows) if len(rows) >= _FEWEST else None
             if best is None:
@@ -142,15 +143,15 @@ class Search:
             rows = rows[~best[0].holds(self.columns)[rows]]
 
     def _cross_fitted(self, level: float) -> list[Confirmed]:
-        """Return segments found on all rows, if they hold on each fifth when found on the others."""
+        """Return segments found on all rows and confirmed by five-fold cross-fitting."""
         everything = np.arange(self.n_rows)
         centred = CentredRows.of(self.problem, everything)
         part = dealt(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
-        told: list[Confirmed] = []
+        reported: list[Confirmed] = []
         covered = np.zeros(self.n_rows, bool)
         for found, square, rows in self._in_turn(everything):
             pvalue = self.noise.pvalue(square)
-            if pvalue > 1 - level or len(told) == MOST:
+            if pvalue > 1 - level or len(reported) == MOST:
                 break
             inside = found.holds(self.columns)
             is_new = (inside & covered).sum() <= _OVERLAP * inside.sum()
@@ -161,24 +162,24 @@ class Search:
                 continue
             z, gap = self._held_out(rows, part[rows])
             if z >= _HOLDS:
-                told.append(self._averaged(one, gap))
-        return told
+                reported.append(self._averaged(one, gap))
+        return reported
 
     def _adjusted(self, found: Found, inside: Mask, gap: Gap, pvalue: float) -> Confirmed:
         kept, wider = self.noise.kept(found.square), self.noise.widening(found.square)
-        told = kept * gap.value
-        return Confirmed(found, inside, gap, told, told, wider * gap.stderr, pvalue)
+        shrunk = kept * gap.value
+        return Confirmed(found, inside, gap, shrunk, shrunk, wider * gap.stderr, pvalue)
 
     def _averaged(self, one: Confirmed, others: float) -> Confirmed:
-        """Return a segment with its gap averaged with that of other rows, if that is the smaller one."""
+        """Return a segment with its gap averaged with the held-out gap if that is smaller."""
         trust = self.noise.trust_in_others(one.found.square)
         size = abs(one.gap)
         return replace(one, gap=one.found.sign * min(size, (1 - trust) * size + trust * others))
 
     def _held_out(self, rows: Codes, part: Codes) -> tuple[float, float]:
-        """Return the z-score and the gap of what is found on four fifths of rows, on the other fifth.
+        """Return the held-out z-score and gap of the best segments of each four fifths of the rows.
 
-        Both are over all fifths, and above 0 where they go in the direction that was found.
+        Both combine all five folds, and are positive if they have the sign that was found.
         """
         total, variance, mass = 0.0, 0.0, 0.0
         for k in range(_FOLDS):
@@ -194,7 +195,7 @@ class Search:
         return (total / np.sqrt(variance), total / mass) if variance > 0 else (0.0, 0.0)
 
     def _divided(self, level: float) -> list[Confirmed]:
-        """Return segments found on some rows that hold on all others."""
+        """Return segments found on some rows and confirmed on all others."""
         n_parts = max(round(self.n_rows / _FINDING), 2)
         finds = dealt(self.problem.scores, self.units, n_parts, self.generator) == 0
         others = np.flatnonzero(~finds)
@@ -216,14 +217,14 @@ class Search:
 
 
 def _holm(candidates: list[Confirmed], most: float) -> list[Confirmed]:
-    """Return those whose p-values, adjusted for the number of candidates, are small enough."""
-    told, largest = [], 0.0
+    """Return the candidates that are significant after Holm's adjustment for their number."""
+    significant, largest = [], 0.0
     for place, one in enumerate(sorted(candidates, key=lambda one: one.pvalue)):
         largest = max(largest, min(one.pvalue * (len(candidates) - place), 1.0))
         if largest > most:
             break
-        told.append(replace(one, pvalue=largest))
-    return told
+        significant.append(replace(one, pvalue=largest))
+    return significant
 
 
 def _least(n_rows: int) -> float:

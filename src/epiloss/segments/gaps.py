@@ -1,11 +1,11 @@
-"""The gap of a group: its rate less the rate of all rows with the same scores.
+"""The gap of a group: its rate minus the rate of all rows with the same scores.
 
-With ``r`` what labels are beyond their mean given the score, and ``g`` the rows of the group,
+With ``r`` the residuals of the labels given the score, and ``g`` the indicator of the group,
 
-    gap = sum(w g r) / sum(w g),
+    gap = sum(w g r) / sum(w g).
 
-and a row adds ``w (g - E[g | S]) r`` to its error: a group moves the curve that it is compared with, and
-is the less informative the better the score tells who belongs to it (a partial regression).
+The influence of a row is ``w (g - E[g | S]) r``, as in a partial regression: the group itself is part of
+the curve that it is compared with, and is less informative the better the score predicts membership.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.centring import ScoreBasis
 from epiloss.input.tasks import BinaryProblem
 
-_EDGE = 0.005  # that the curve is kept from 0 and 1 in variances
+_EDGE = 0.005  # rates are clipped this far from 0 and 1 in variances
 _FEW_OUTCOMES = 20.0
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Gap:
-    """What is measured of a group; ``stderr`` is that of the gap."""
+    """The measurements of a group; ``value`` is the gap and ``stderr`` its standard error."""
 
     n: int
     share: float
@@ -44,13 +44,13 @@ class Gap:
 
     @property
     def z(self) -> float:
-        """The gap in standard errors; 0 where these are unknown."""
+        """The gap in standard errors; 0 if the standard error is unknown."""
         return self.value / self.stderr if self.stderr > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class CentredRows:
-    """Rows in the order of their scores, and the mean of their labels given the score."""
+    """Rows sorted by score, and the mean of their labels given the score."""
 
     scores: Floats
     labels: Floats
@@ -61,7 +61,7 @@ class CentredRows:
 
     @classmethod
     def of(cls, problem: BinaryProblem, rows: Codes) -> CentredRows:
-        """Centre some rows of a problem whose rows are in the order of their scores."""
+        """Centre some rows of a problem whose rows are sorted by score."""
         scores, labels = problem.scores[rows], problem.labels[rows]
         weights = None if problem.weights is None else problem.weights[rows]
         clusters = None if problem.clusters is None else problem.clusters[rows]
@@ -75,17 +75,17 @@ class CentredRows:
 
     @property
     def residual(self) -> Floats:
-        """What each label is beyond its mean, times the row's weight."""
+        """The residual of each label, times the weight of the row."""
         return (self.labels - self.curve) * self.weight
 
     @property
     def spread(self) -> Floats:
-        """The variance of each residual where features tell nothing beyond the score."""
+        """The variance of each weighted residual if the features add nothing to the score."""
         curve = np.clip(self.curve, _EDGE, 1 - _EDGE)
         return curve * (1 - curve) * self.weight**2
 
     def influence(self, group: Floats) -> Floats:
-        """Return what each row adds to the sum of residuals over a group, given as 0 and 1."""
+        """Return the influence of each row on the sum of residuals over a group of 0 and 1."""
         beyond = group - self.basis.mean(group[None])[0]
         return np.asarray(beyond * self.residual * self.basis.inflation**2, float)
 
@@ -106,9 +106,9 @@ class CentredRows:
         )
 
     def _least_stderr(self, group: Floats, mass: float) -> float:
-        """Return the standard error where features tell nothing, for groups that expect few outcomes.
+        """Return the standard error without any gap, for groups with few expected outcomes.
 
-        Of few rows all may have the same label, and then their residuals show hardly any noise.
+        All labels of a small group may be the same, and then its residuals show hardly any noise.
         """
         outcomes = dot(group, self.curve)
         if min(outcomes, float(group.sum()) - outcomes) >= _FEW_OUTCOMES:

@@ -1,8 +1,8 @@
-"""What the search finds where there is nothing, and what is left of what it found.
+"""What the search finds without any gap, and how to correct for it.
 
-A search tells the group that stands out most, and some group always does. So the search is repeated on
-residuals of random signs, where there is nothing to find. The largest square of a z-score that it finds
-then has about a Gumbel distribution, with the scale 2 of a chi-square tail, or more.
+The search reports the group that stands out most, and some group always does. So the search is repeated
+on residuals with random signs, in which there is nothing to find. The largest squared z-score then has
+approximately a Gumbel distribution, with a scale of at least 2, that of a chi-square tail.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from epiloss.segments.columns import CodedColumn
 from epiloss.segments.gaps import CentredRows
 from epiloss.segments.search import Scan
 
-_REPLAYS, _MOST_ROWS = 30, 3_000  # of the search where nothing is there, and their rows
+_REPLAYS, _MOST_ROWS = 30, 3_000  # repetitions of the search with random signs, and their rows
 _SCALE, _EULER = 2.0, 0.5772156649015329
-_LEAST_KEPT = 0.1  # of the square of a z-score
-_CHOSEN = 1.5  # parts of that which noise adds to the square, that it adds to the variance of a gap
-_OTHERS = 1.5  # times the share of noise in the square, that rows count which did not find a segment
+_LEAST_KEPT = 0.1  # smallest share of a squared z-score that shrinkage leaves
+# Times the share of noise in the squared z-score: how much the search adds to the variance of a gap, and
+# how much weight the held-out rows have.
+_CHOSEN = 1.5
+_OTHERS = 1.5
 
 
 @dataclass(frozen=True)
 class Noise:
-    """The mean and scale of the largest square of a z-score where nothing is there.
+    """The mean and scale of the largest squared z-score without any gap.
 
-    ``single`` is the mean for single conditions, and ``by_column`` those for conditions on each column.
+    ``single`` is the mean for single conditions, and ``by_column`` the means for single conditions on
+    each column.
     """
 
     mean: float
@@ -38,7 +41,7 @@ class Noise:
     by_column: Floats
 
     def pvalue(self, square: float) -> float:
-        """Return the probability that the search finds as much where nothing is there."""
+        """Return the probability that the search finds as much without any gap."""
         return float(gumbel_tail(np.array([square]), np.array([self.mean]), self.scale)[0])
 
     def column_pvalues(self, squares: Floats) -> Floats:
@@ -46,20 +49,20 @@ class Noise:
         return gumbel_tail(squares, self.by_column, self.scale)
 
     def kept(self, square: float) -> float:
-        """Return the part of a gap that is left without what the search alone adds to it."""
+        """Return the factor that a gap is shrunk by to remove what the search adds to it."""
         return float(np.sqrt(max(1 - self.mean / square, _LEAST_KEPT))) if square > 0 else 0.0
 
     def trust_in_others(self, square: float) -> float:
-        """Return how much rows count that did not find a segment, where noise may have found it."""
+        """Return the weight of the held-out gap, which is larger if noise may have found the segment."""
         return min(_OTHERS * self.mean / square, 1.0) if square > 0 else 1.0
 
     def widening(self, square: float) -> float:
-        """Return how many times wider the interval of a gap is for having been searched for."""
+        """Return the factor that the interval of a gap is widened by because of the search."""
         return float(np.sqrt(1 + _CHOSEN * self.mean / square)) if square > 0 else 1.0
 
 
 def gumbel_tail(values: Floats, mean: Floats, scale: float) -> Floats:
-    """Return the probability that a Gumbel variable of this mean and scale is larger.
+    """Return the probability that a Gumbel variable with this mean and scale is larger.
 
     Examples
     --------
@@ -76,9 +79,9 @@ def replayed(
     columns: Sequence[CodedColumn],
     share: float,
 ) -> Noise:
-    """Repeat the search on rows of random signs; segments have at least this ``share`` of them.
+    """Repeat the search with random signs; segments have at least this ``share`` of the rows.
 
-    The signs are the same in every call, so that what is found does not depend on a seed.
+    The signs are the same in every call, so that the segments do not depend on a seed.
     """
     generator = np.random.default_rng(0)
     unit = np.arange(len(problem.labels)) if units is None else units
@@ -96,7 +99,7 @@ def replayed(
 
 
 def _some_units(unit: Codes, generator: np.random.Generator) -> Codes:
-    """Return the rows of so many units that they are few, in their order."""
+    """Return the rows of a random subset of units, with about ``_MOST_ROWS`` rows, in order."""
     if len(unit) <= _MOST_ROWS:
         return np.arange(len(unit))
     distinct, place = np.unique(unit, return_inverse=True)

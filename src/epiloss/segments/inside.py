@@ -1,4 +1,4 @@
-"""Losses inside groups: the audit's own estimators, asked about the rows of one group at a time."""
+"""Losses within groups: the estimators of the audit, applied to the rows of one group."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from epiloss.input.problem import Groups
 from epiloss.input.tasks import BinaryProblem
 from epiloss.table import Later
 
-LEAST_INSIDE = 200  # rows of a group whose losses are estimated
-MOST_INSIDE = 50  # groups of a column, the largest
+LEAST_INSIDE = 200  # rows that a group needs
+MOST_INSIDE = 50  # the largest groups of a column whose losses are estimated
 LOSSES = ("calibration_loss", "grouping_loss")
 _UNKNOWN = Estimate(float("nan"))
 
 
 @dataclass(frozen=True)
 class InnerLosses:
-    """The calibration and grouping loss inside each of some groups, estimated when first asked for.
+    """The calibration and grouping loss within each group, estimated on first access.
 
-    They are what an audit of a group's rows alone finds. Over groups that hold all rows, weighted by
-    their shares, both together add up to the two losses of all rows.
+    They are what an audit of the group's rows alone would find. Weighted by the shares of groups that
+    make up all rows, their sum adds up to that of all rows.
     """
 
     problem: BinaryProblem
@@ -40,7 +40,7 @@ class InnerLosses:
     _known: dict[int, Mapping[str, Estimate]] = field(default_factory=dict, repr=False)
 
     def columns(self) -> dict[str, Later]:
-        """Return each loss and both ends of its interval as columns of a table, one row a group."""
+        """Return each loss and both ends of its interval as columns, with one row per group."""
         ends = (("", "value"), ("_low", "low"), ("_high", "high"))
         places = np.arange(len(self.groups.names))
         return {
@@ -54,7 +54,7 @@ class InnerLosses:
         return np.array([np.nan if one is None else one for one in found], float)
 
     def losses(self, place: int) -> Mapping[str, Estimate]:
-        """Return the losses inside one group; NaN where it has too few rows to tell."""
+        """Return the losses within one group; NaN if it has too few rows."""
         if place not in self._known:
             self._known[place] = self._estimated(place)
         return self._known[place]
@@ -73,7 +73,7 @@ class InnerLosses:
 
 @limited_threads()
 def inner_losses(problem: BinaryProblem, options: Options) -> dict[str, Estimate]:
-    """Return the calibration and the grouping loss of some rows, as an audit of these alone does."""
+    """Return the calibration and grouping loss of some rows, as an audit of them alone would."""
     level, clusters = options.confidence_level, problem.clusters
     alone = evaluate(replace(problem, features=None, groups=None), options)
     stderr = alone.influence["calibration_loss"].stderr(clusters)
@@ -83,7 +83,7 @@ def inner_losses(problem: BinaryProblem, options: Options) -> dict[str, Estimate
 
 def _grouping_loss(problem: BinaryProblem, options: Options) -> Estimate:
     if problem.groups is not None and len(np.unique(problem.groups)) < 2:
-        problem = replace(problem, groups=None)  # all rows are of one subgroup
+        problem = replace(problem, groups=None)  # all rows belong to one subgroup
     if problem.features is None and problem.groups is None:
         return _UNKNOWN
     if options.without_bins:

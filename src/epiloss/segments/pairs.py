@@ -1,7 +1,7 @@
-"""Sums over the rows of many pairs of conditions at once, on one column and each of several others.
+"""Sums over the rows of many pairs of conditions at once: one column with each of several others.
 
-A matrix that has, in the column of each row, a 1 for every cell that the row is in, times what is
-summed: one product for all pairs with the same first column.
+One product of a sparse indicator matrix (cells, rows) with the values (rows, k) gives the sums for all
+pairs that share their first column.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from epiloss.segments.columns import CodedColumn
 
 @dataclass(frozen=True)
 class Pairs:
-    """Some columns, and some rows of theirs; all columns have as many cells and sides as the largest."""
+    """Some columns and rows; all columns are padded to the same numbers of cells and sides."""
 
     columns: Sequence[CodedColumn]
     rows: Codes
 
     @cached_property
     def n_cells(self) -> int:
-        """The cells of each column; those that it does not have are empty."""
+        """The number of cells of each column; surplus cells are empty."""
         return max(column.n_cells for column in self.columns)
 
     @cached_property
     def coarse(self) -> Floats:
-        """Which cells are on which side of each column (columns, sides, cells)."""
+        """The cells on each side of each column (columns, sides, cells)."""
         n_sides = max(len(column.places) for column in self.columns)
         sides = np.zeros((len(self.columns), n_sides, self.n_cells))
         for j, column in enumerate(self.columns):
@@ -47,7 +47,7 @@ class Pairs:
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:
-        """Where the cells of each column begin to be counted with those of another one."""
+        """The first code of each row's cell when it is paired with the cells of another column."""
         start = np.arange(len(self.columns), dtype=np.int32) * np.int32(self.n_cells**2)
         return self._cells * np.int32(self.n_cells) + start
 

@@ -1,4 +1,4 @@
-"""Segments as a result: what is reported of each, and how they print."""
+"""Segments as a result: their numbers, and how they are printed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from epiloss.partition.descriptions import Condition
 from epiloss.table import Table, aligned
 
 NO_ROWS = "The rows of this audit were not kept: run it again to search for segments."
-_NONE_FOUND = "No segment found whose rate differs from that of rows with equal scores."
-_ADJUSTED = "Gaps are adjusted for the search, so they are smaller than rate less expected rate."
-_MOST_NAMES = 12  # of columns that are listed as passed
+_NONE_FOUND = "No segment found whose rate differs from that of all rows with equal scores."
+_ADJUSTED = "Gaps are adjusted for the search, so they are smaller than rate minus expected rate."
+_MOST_NAMES = 12  # columns without a gap that are listed
 _ROUNDING = 1e-9
 _COLUMNS = (
     "description", "n", "share", "score_mean", "rate", "expected", "gap", "low", "high", "pvalue",
@@ -33,35 +33,35 @@ class Segment:
     Attributes
     ----------
     description : str
-        The group in words.
+        The description of the group.
     conditions : tuple
-        The conditions that it is made of.
+        The conditions that define it.
     n, share : int, float
-        Its number of rows, and their share of all.
+        Number of its rows, and their share of all rows.
     score_mean, rate, expected : float
-        Mean score, rate, and rate of all rows with the same scores.
+        Its mean score, its rate, and the rate of all rows with the same scores.
     gap, low, high : float
-        The difference of rates with its interval. It is adjusted for the search, which prefers groups
-        that were lucky: usually it is smaller than ``rate - expected``.
+        The difference between both rates, with its interval. It is adjusted for the search, which
+        favours groups that stand out by chance: usually it is smaller than ``rate - expected``.
     pvalue : float
-        Adjusted for everything that was looked at.
+        The p-value of no gap, adjusted for the search.
     cost : float
-        What the segment adds to the grouping loss.
+        The contribution of the segment to the grouping loss.
     part_of_grouping_loss : float or None
-        Its part of the whole; None where that is not above 0.
+        The cost as a fraction of the grouping loss; None if that is not positive.
     rows : array of int
-        The numbers of its rows.
+        The indices of its rows.
 
     See Also
     --------
-    Segments : all of an audit.
+    Segments : all segments of an audit.
 
     Examples
     --------
     >>> numbers = {"n": 40, "share": 0.1, "score_mean": 0.3, "rate": 0.5, "expected": 0.3, "gap": 0.15}
     >>> one = Segment("age >= 60", (), **numbers, low=0.05, high=0.25, pvalue=0.001, cost=0.004)
     >>> print(one)
-    age >= 60: 40 rows, rate 0.50 where equal scores have 0.30, gap +15.0 points [+5.0, +25.0]
+    age >= 60: 40 rows, rate 0.50, expected 0.30 at equal scores, gap +15.0 points [+5.0, +25.0]
     >>> one.direction, one.is_adjusted, one.to_dict()["n"]
     ('under-predicted', True, 40)
     """
@@ -76,7 +76,7 @@ class Segment:
     gap: float
     low: float
     high: float
-    pvalue: float  # adjusted for all segments that were looked at
+    pvalue: float
     cost: float
     part_of_grouping_loss: float | None = None
     rows: Codes = field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
@@ -88,7 +88,7 @@ class Segment:
 
     @property
     def is_adjusted(self) -> bool:
-        """Whether the gap is smaller than the difference in these rows."""
+        """Whether the gap is smaller than the observed difference."""
         return abs(self.gap) < abs(self.rate - self.expected) - _ROUNDING
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Segment:
         Returns
         -------
         dict
-            By the names of the attributes.
+            The attributes by name.
         """
         plain: dict[str, Any] = for_json({name: getattr(self, name) for name in _COLUMNS})
         return plain
@@ -105,16 +105,16 @@ class Segment:
     def __str__(self) -> str:
         spec = rate_spec(self.rate, self.expected)
         return (
-            f"{self.description}: {self.n:,} rows, rate {self.rate:{spec}} where equal scores have "
-            f"{self.expected:{spec}}, gap {' points '.join(_points(self))}"
+            f"{self.description}: {self.n:,} rows, rate {self.rate:{spec}}, expected "
+            f"{self.expected:{spec}} at equal scores, gap {' points '.join(_points(self))}"
         )
 
 
 @dataclass(frozen=True)
 class Segments(Sequence[Segment]):
-    """The segments of an audit, the one that costs most first.
+    """The segments of an audit, the costliest first.
 
-    It is a sequence of :class:`Segment`, prints as a table, and is empty where none was found.
+    A sequence of :class:`Segment` that prints as a table. It is empty if no segment was found.
 
     Attributes
     ----------
@@ -123,12 +123,12 @@ class Segments(Sequence[Segment]):
     passed : tuple of str
         Columns in which no gap was found.
     note : str
-        What was not possible, if anything.
+        Why the search was not possible, if it was not.
 
     See Also
     --------
-    epiloss.Audit.segments : finds them.
-    epiloss.Audit.segments_by : finds them in other columns.
+    epiloss.Audit.segments : segments in the features of an audit.
+    epiloss.Audit.segments_by : segments in other columns.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class Segments(Sequence[Segment]):
         Returns
         -------
         dict
-            Segments, columns that passed, and the note.
+            The segments, the columns without a gap, and the note.
         """
         segments = [one.to_dict() for one in self.segments]
         return {"segments": segments, "passed": list(self.passed), "note": self.note}
@@ -231,7 +231,7 @@ def _cells_of(one: Segment) -> list[str]:
 
 
 def _points(one: Segment) -> tuple[str, str]:
-    """Return a gap and its interval in points, in two digits after the point where it is below one."""
+    """Return a gap and its interval in percentage points; gaps below 1 have two decimals."""
     digits = 1 if abs(one.gap) >= 0.01 else 2
     gap, low, high = (f"{100 * value:+z.{digits}f}" for value in (one.gap, one.low, one.high))
     return gap, f"[{low}, {high}]"

@@ -1,8 +1,8 @@
-"""The search: of all pairs of conditions, those that part rows of equal scores the most.
+"""The search: the pair of conditions whose rows differ most from other rows with equal scores.
 
-A greedy tree misses what only two columns together tell, as either of them tells little by itself. Here
-all pairs of coarse splits are looked at. The best is moved to its best thresholds, and takes a third
-condition if that is worth it.
+A greedy tree misses gaps that only two columns show together. So all pairs of coarse splits are
+evaluated. The thresholds of the best pair are then refined, and a third condition is added if it is
+worthwhile.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from epiloss.segments.gaps import Mask
 from epiloss.segments.pairs import Pairs
 
 MOST_CONDITIONS = 3
-_MOST_COLUMNS = 40  # whose pairs are looked at
-_MOST_SHARE = 0.5  # of the rows: a larger segment is told by those outside
+_MOST_COLUMNS = 40  # columns whose pairs are evaluated
+_MOST_SHARE = 0.5  # of the rows; a larger segment is described by the rows outside
 _ROUNDS = 2
-_LEAST_PART = 0.1  # of the square of a z-score, that each condition must add
+_LEAST_PART = 0.1  # share of the squared z-score that each condition must add
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Found:
-    """Conditions, the square of their rows' z-score by the search, and the direction of the gap."""
+    """A candidate: its conditions, its squared z-score, and the sign of its gap."""
 
     sides: tuple[Side, ...]
     square: float
     sign: float
 
     def holds(self, columns: Sequence[CodedColumn]) -> Mask:
-        """Tell which rows meet all conditions; ``columns`` are those of the search."""
+        """Return which rows meet all conditions; ``columns`` are those of the search."""
         return _inside(columns, self.sides, len(columns[0].codes))
 
 
 @dataclass(frozen=True)
 class Scan:
-    """All single conditions and pairs of them, on some rows, ready for any residuals of these.
+    """A scan of all conditions and pairs of conditions on some rows, for any residuals.
 
-    ``least`` is the fewest rows of a segment.
+    ``least`` is the smallest number of rows of a segment.
     """
 
     columns: Sequence[CodedColumn]
@@ -52,9 +52,9 @@ class Scan:
     least: float
 
     def _times(self, variance: Floats, count: Floats) -> Floats:
-        """Return what squared sums are multiplied by; 0 for segments that are too small or too large.
+        """Return the factors that turn squared sums into squared z-scores; 0 if the size is not allowed.
 
-        ``variance`` is that of the sum, of which its part of the mean of all is taken off.
+        ``variance`` is that of the sum, which is reduced because the residuals of all rows sum to 0.
         """
         total = self._total
         fits = (count >= self.least) & (count <= _MOST_SHARE * len(self.rows))
@@ -67,7 +67,7 @@ class Scan:
 
     @cached_property
     def _together(self) -> list[Pairs]:
-        """All columns, so many at a time."""
+        """All columns, in blocks of at most ``_MOST_COLUMNS``."""
         starts = range(0, len(self.columns), _MOST_COLUMNS)
         return [Pairs(self.columns[start : start + _MOST_COLUMNS], self.rows) for start in starts]
 
@@ -75,26 +75,26 @@ class Scan:
         return np.column_stack([self.spread, np.ones(len(self.rows)), residuals])
 
     def _squares(self, sums: Floats) -> Floats:
-        """Return squares of z-scores (..., k) of sums: variances, counts, and k of residuals."""
+        """Return squared z-scores (..., k) of sums of variances, counts and k residuals."""
         times = self._times(sums[..., 0], sums[..., 1])
         return np.asarray(sums[..., 2:] ** 2 * times[..., None], float)
 
     def _singles(self, residuals: Floats) -> Iterator[Floats]:
-        """Yield the squares by one condition on each column (sides, k), of residuals (rows, k)."""
+        """Yield the squared z-scores (sides, k) of single conditions on each column."""
         values = self._values(residuals)
         for some in self._together:
             yield from self._squares(some.single_sums(values))
 
     def column_squares(self, residual: Floats) -> Floats:
-        """Return the largest square of a z-score by one condition on each column."""
+        """Return the largest squared z-score of a single condition on each column."""
         return np.array([one.max(initial=0.0) for one in self._singles(residual[:, None])], float)
 
     def _squares_of_pairs(
         self, chosen: Sequence[int], residuals: Floats
     ) -> Iterator[tuple[int, Floats]]:
-        """Yield the places of chosen columns but the last, and the squares by pairs with each later one.
+        """Yield each chosen column but the last, and the squared z-scores of pairs with later ones.
 
-        These are (others, sides, sides, k) for residuals (rows, k).
+        These have the shape (later columns, sides, sides, k) for residuals (rows, k).
         """
         pairs, values = self._together[0], self._values(residuals)
         if len(chosen) < len(self.columns):
@@ -103,14 +103,14 @@ class Scan:
             yield first, self._squares(pairs.sums(first, values))
 
     def largest(self, residuals: Floats) -> tuple[Floats, Floats]:
-        """Return the largest squares of z-scores for each of several columns of residuals (rows, k).
+        """Return the largest squared z-scores for several columns of residuals (rows, k).
 
-        The first are those of the search (k,), the second those by one condition on each column
+        The first are those of the search (k,), the second those of single conditions on each column
         (k, columns).
         """
         d = len(self.columns)
         singles = np.stack([one.max(axis=0) for one in self._singles(residuals)], axis=1)
-        if d > _MOST_COLUMNS:  # of which each residual chooses its own
+        if d > _MOST_COLUMNS:  # each column of residuals has its own best columns
             found = [self.best(one) for one in residuals.T]
             return np.array([0.0 if one is None else one.square for one in found]), singles
         squares = singles.max(axis=1)
@@ -149,9 +149,9 @@ class Scan:
         return _inside(self.columns, sides, len(self.columns[0].codes))[self.rows]
 
     def refined(self, found: Found, residual: Floats, worth: tuple[float, float]) -> Found:
-        """Move thresholds to their best places, add a condition and drop those that add little.
+        """Optimize the thresholds, add a condition, and drop conditions that add little.
 
-        ``worth`` is what each condition, and what one more must add to the square of the z-score.
+        ``worth`` is what each condition, and an additional one, must add to the squared z-score.
         """
         found = self._moved(found, residual)
         if len(found.sides) < MOST_CONDITIONS:
@@ -161,7 +161,7 @@ class Scan:
         return self._pruned(found, residual, worth[0])
 
     def _moved(self, found: Found, residual: Floats) -> Found:
-        """Move thresholds to their best places, one after the other."""
+        """Optimize the thresholds one after another."""
         for _ in range(_ROUNDS):
             for place, side in enumerate(found.sides):
                 before, after = found.sides[:place], found.sides[place + 1 :]
@@ -171,7 +171,7 @@ class Scan:
         return found
 
     def _pruned(self, found: Found, residual: Floats, worth: float) -> Found:
-        """Drop conditions that add no more than noise, or little to the rest; the least useful first."""
+        """Drop conditions that add no more than noise or little to the rest, the least useful first."""
         while len(found.sides) > 1:
             fewer = [
                 self._moved(self._without(found, k, residual), residual) for k in range(len(found.sides))
@@ -193,13 +193,13 @@ class Scan:
         return float(self._judged(total, variance, count, sign)[0])
 
     def _judged(self, total: Floats, variance: Floats, count: Floats, sign: float) -> Floats:
-        """Return the squares of z-scores of sums that have the sign, 0 for others."""
+        """Return the squared z-scores of sums with this sign; 0 for others."""
         return np.where(sign * total > 0, total**2 * self._times(variance, count), 0.0)
 
     def _best_side(
         self, others: Sequence[Side], residual: Floats, sign: float, only: Side | None = None
     ) -> tuple[float, Side | None]:
-        """Return the best further condition: on any column, or like ``only`` with another threshold."""
+        """Return the best additional condition: on any column, or ``only`` with another threshold."""
         inside = self._inside(others)
         rows, values, spread = self.rows[inside], residual[inside], self.spread[inside]
         square, best = 0.0, None
@@ -219,7 +219,7 @@ class Scan:
 
 
 def _alike(column: CodedColumn, side: Side) -> Mask:
-    """Tell which sides of a column go in the same direction."""
+    """Return which sides of a column have the same direction."""
     return np.array([one.step.left == side.step.left for one in column.sides])
 
 

@@ -1,4 +1,4 @@
-"""Groups that are known beforehand: their gaps, with intervals and adjusted p-values."""
+"""Gaps of given groups, with intervals and adjusted p-values."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ GAP_COLUMNS = (
 
 
 def measured_groups(problem: BinaryProblem, codes: Codes, n_groups: int) -> list[Gap]:
-    """Return the gap of each group, by the code of each row's."""
+    """Return the gap of each group, given the group's code for each row."""
     order = np.lexsort((problem.labels, problem.scores))
     centred, codes = CentredRows.of(problem, order), codes[order]
     return [centred.gap(codes == k) for k in range(n_groups)]
 
 
 def gap_pvalues(gaps: Sequence[Gap]) -> list[float]:
-    """Return the two-sided p-values of no gap; 1 where a group is too small to tell."""
+    """Return the two-sided p-values of no gap; 1 if a group is too small."""
     return [float(2 * ndtr(-abs(gap.z))) for gap in gaps]
 
 
 def subgroup_gaps(problem: BinaryProblem, groups: Groups, *, level: float = 0.95) -> Table:
-    """Return one row for each group: its rate against that of all rows with the same scores.
+    """Return one row for each group: its rate and that of all rows with the same scores.
 
-    Columns are those of ``GAP_COLUMNS``; ``low`` and ``high`` are of the gap, and ``pvalue_adjusted`` is
-    for the number of groups (step-down, the chance of a single false one). A gap of 0 in every group is
-    sufficiency on average over scores; it asks neither for equal rates nor for equal errors.
+    The columns are ``GAP_COLUMNS``; ``low`` and ``high`` are the interval of the gap, and
+    ``pvalue_adjusted`` controls the family-wise error rate over groups (step-down). If all gaps are 0,
+    the scores satisfy sufficiency on average over scores; equal rates or equal error rates are not
+    required.
 
     Examples
     --------

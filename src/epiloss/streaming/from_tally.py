@@ -19,10 +19,10 @@ from epiloss._threads import dot
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import recalibrated_audit
-from epiloss.auditing.summary import summarise
+from epiloss.auditing.summary import summarise, twin_headline
 from epiloss.errors import DataError, Remark
 from epiloss.estimation.crossfit.bound import CrossfitBound, mean_of_repeats
-from epiloss.estimation.crossfit.run import LEAST_ROWS, crossfit, dealing
+from epiloss.estimation.crossfit.run import LEAST_ROWS, crossfit, fold_generator
 from epiloss.estimation.influence import Influence, RowTerms, cell_of
 from epiloss.estimation.learned import Learned, learn_regions, level_sets_of
 from epiloss.estimation.options import Options
@@ -94,7 +94,7 @@ def _juries(
         return ()
     if len(labels) < LEAST_ROWS or labels.min() == labels.max():
         return ()
-    generator = dealing(options)
+    generator = fold_generator(options)
     learner = None if options.learner_given is None else options.learner
     found = [
         Jury.learn(problem, generator, n_rows, places=places, learner=learner, n_jobs=options.n_jobs)
@@ -135,11 +135,8 @@ def audit_of_tally(
     result = summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
     if not judged:
         return result
-    text = (
-        "Headline: twin learners (right up to what they miss, never too large on average; learned on a "
-        f"sample of {n_sample:,} rows, which judge all {n_rows:,})"
-    )
-    return replace(result, recommendation=text)
+    on = f"learned on a sample of {n_sample:,} rows, evaluated on all {n_rows:,}"
+    return replace(result, recommendation=twin_headline(on))
 
 
 def _without_bins(

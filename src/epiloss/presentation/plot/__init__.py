@@ -1,4 +1,4 @@
-"""Pictures of results: compute first, then draw."""
+"""Displays of results, which keep the arrays they draw."""
 
 from __future__ import annotations
 

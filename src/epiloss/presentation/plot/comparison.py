@@ -30,7 +30,7 @@ from epiloss.presentation.plot.style import (
     wrapped,
 )
 
-_THICK = 0.13  # inches of a bar
+_THICK = 0.13  # inches per bar
 _BETWEEN = 0.16  # inches between models
 _AROUND = 1.35  # inches for axis, legend and title
 _AGAIN = "_recalibrated"
@@ -38,20 +38,20 @@ _AGAIN = "_recalibrated"
 
 @dataclass
 class ComparisonDisplay:
-    """The losses of several models as bars, the model with the best score on top.
+    """The losses of several models as bars, with the best score at the top.
 
-    :meth:`plot` sets ``ax_``, ``figure_``, ``legend_``, and ``bars_`` by the names in ``y``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``legend_``, and ``bars_`` with the keys of ``y``.
 
     Attributes
     ----------
     comparison : Comparison
-        The result that is shown.
+        The comparison to show.
     y : dict of str to array
-        The places of the bars, by the column of ``comparison.table`` that they show.
+        The positions of the bars for each column of ``comparison.table`` that is drawn.
 
     See Also
     --------
-    epiloss.Comparison.plot : draws it.
+    epiloss.Comparison.plot : draw a comparison.
 
     Examples
     --------
@@ -78,12 +78,12 @@ class ComparisonDisplay:
         *results : Audit
             The results that are shown.
         names : sequence of str, optional
-            What the models are called; by default "model 1" and so on.
+            Names of the models; by default "model 1" and so on.
 
         Returns
         -------
         ComparisonDisplay
-            Not drawn yet.
+            The display, not yet drawn.
 
         Examples
         --------
@@ -94,8 +94,8 @@ class ComparisonDisplay:
         called = list(names) or [f"model {k + 1}" for k in range(len(results))]
         if not results or len(set(called)) != len(results):
             raise OptionError(
-                f"names must be different and one for each audit, got {called} for {len(results)} "
-                "audits. Leave them out for numbers."
+                f"names must be distinct and one for each audit, got {called} for {len(results)} "
+                "audits. Leave them out to number the models."
             )
         return cls(compared(dict(zip(called, results, strict=True))))
 
@@ -112,24 +112,24 @@ class ComparisonDisplay:
     ) -> ComparisonDisplay:
         """Draw a bar for each model and loss, hatched for the recalibrated scores.
 
-        ``scores`` writes the score of each model at its right, where there is room. The height of a new
-        figure grows with the number of models.
+        The height of a new figure grows with the number of models.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         losses : sequence of str
             The losses to draw.
         recalibrated, scores, legend : bool
-            Whether to draw the recalibrated scores, write the scores, and draw the legend.
+            Whether to draw the losses after recalibration, the scores at the right (if there is room)
+            and the legend.
         bar_kw, whisker_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
 
         Returns
         -------
         ComparisonDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The smooth calibration curve, with the band in which the true one may lie."""
+"""The smooth calibration curve with its confidence band."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIGSIZE = (5.0, 5.4)
 
 @dataclass
 class CurveDisplay:
-    """A calibration curve without bins; ``curve`` has its points, ``histogram`` the scores.
+    """A calibration curve without bins.
 
     :meth:`plot` sets ``ax_``, ``figure_``, ``line_``, ``band_``, ``diagonal_``, ``legend_`` and
     ``histogram_ax_``.
@@ -42,15 +42,15 @@ class CurveDisplay:
     Attributes
     ----------
     curve : Table
-        Score, rate, and the band around it.
+        Score, rate, and the confidence band of the rate.
     histogram : Table
         The distribution of the scores.
     calibration_loss : Estimate
-        The loss that the curve shows.
+        The calibration loss of the curve.
     level : float
-        The level of the band.
+        Confidence level of the band.
     task, name : str
-        What was audited, and the name of the model.
+        The task of the audit, and the name of the model.
 
     See Also
     --------
@@ -83,32 +83,33 @@ class CurveDisplay:
     def from_audit(
         cls, result: Audit, class_name: str | None = None, *, name: str | None = None
     ) -> CurveDisplay:
-        """Fit the curve to the rows of an audit; of several classes, name the one to show.
+        """Fit the curve to the rows of an audit; with several classes, ``class_name`` selects one.
 
         Parameters
         ----------
         result : Audit
-            With its rows.
+            An audit that kept its rows.
         class_name : str, optional
-            The class to show, of several.
+            The class to show, if there are several.
         name : str, optional
-            The name of the model.
+            Name of the model.
 
         Returns
         -------
         CurveDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         if result.details is None:
             raise OptionError(
-                "the calibration curve needs the rows of the audit, which were not kept. Audit again."
+                "the calibration curve needs the rows of the audit, which were not kept. Run the audit "
+                "again."
             )
         curve = result.details.calibration_curve(class_name)
         reach = reach_to(max(curve["score"].max(), curve["rate"].max()))
         histogram, loss = histogram_within(result, reach, class_name), result.calibration_loss
         if class_name is not None and "class" in result.histogram.columns:
             levels = result.level_sets.take(np.flatnonzero(result.level_sets["class"] == class_name))
-            # intervals are known for the sum over the classes only
+            # The interval is known only for the sum over all classes.
             loss = Estimate(float(levels["calibration_loss"] @ levels["share"]))
             name = f"class {class_name}" if name is None else name
         return cls(curve, histogram, loss, result.confidence_level, result.task, name)
@@ -125,23 +126,23 @@ class CurveDisplay:
         histogram: bool = True,
         legend: bool = True,
     ) -> CurveDisplay:
-        """Draw the curve, its band, the diagonal, and the scores on top.
+        """Draw the curve, its band, the diagonal, and the histogram of the scores.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         name : str, optional
-            The name of the model.
+            Name of the model.
         curve_kw, band_kw, histogram_kw, diagonal_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
         histogram, legend : bool
             Whether to draw them.
 
         Returns
         -------
         CurveDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The decision curve: what acting on the scores is worth, beside acting on all rows and on none."""
+"""The decision curve: the net benefit of acting on the scores, on all rows, and on none."""
 
 from __future__ import annotations
 
@@ -28,33 +28,34 @@ from epiloss.presentation.plot.style import (
     plain,
     text_size,
 )
-from epiloss.repair.excess_risk import predicted_unseen, the_score_of
+from epiloss.repair.excess_risk import predicted_unseen, single_score
 from epiloss.table import Table
 
 _FIGSIZE = (5.4, 4.6)
 _LEARNED = "learned"
-_ROOM = 0.06  # below no benefit and above the largest, as a part of the latter
+_ROOM = 0.06  # margin below 0 and above the largest benefit, as a fraction of the latter
 
 
 @dataclass
 class DecisionCurveDisplay:
-    """The net benefit of acting on a score over thresholds, before and after learning.
+    """The net benefit of acting on the scores for a range of thresholds.
 
-    :meth:`plot` sets ``ax_``, ``figure_``, ``lines_`` by their names, ``band_`` and ``legend_``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``lines_`` by name, ``band_`` and ``legend_``.
 
     Attributes
     ----------
     curve : Table
-        ``threshold``, ``treat_all``, ``score`` and, where there are features, ``learned``, which
-        predictions from features and score have that have not seen the row; with ``_low`` and ``_high``.
+        ``threshold``, and the net benefits ``treat_all``, ``score`` and, if there are features,
+        ``learned``: that of cross-fitted predictions from features and score. The last two have an
+        interval, ``_low`` and ``_high``.
     level : float
-        The level of the intervals.
+        Confidence level of the intervals.
     name : str or None
-        The name of the model.
+        Name of the model.
 
     See Also
     --------
-    epiloss.regret : the same in costs per row.
+    epiloss.regret : the cost of decisions per row.
 
     References
     ----------
@@ -91,27 +92,27 @@ class DecisionCurveDisplay:
         learned: bool = True,
         name: str | None = None,
     ) -> DecisionCurveDisplay:
-        """Compute the curve of an audit of one score.
+        """Compute the decision curve of an audit.
 
         Parameters
         ----------
         result : Audit
-            Of a binary or top-label task, with its rows.
+            An audit of a binary or top-label task that kept its rows.
         thresholds : sequence of float, optional
             By default 0.01 to 0.99.
         learned : bool
-            Whether to learn predictions from features and score too, in five folds, where there are
-            features.
+            Whether to add predictions learned from features and score by five-fold cross-fitting, if
+            there are features.
         name : str, optional
-            The name of the model.
+            Name of the model.
 
         Returns
         -------
         DecisionCurveDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
-        problem = the_score_of(result, "the decision curve")
-        assert result.details is not None  # as just checked
+        problem = single_score(result, "the decision curve")
+        assert result.details is not None  # checked by the_score_of
         rows = ScoredRows(problem.scores, problem.labels, problem.weights, problem.clusters)
         others = {}
         if learned and not (problem.features is None and problem.groups is None):
@@ -131,7 +132,7 @@ class DecisionCurveDisplay:
         name: str | None = None,
         **options: Any,
     ) -> DecisionCurveDisplay:
-        """Compute the curve of labels and scores; with features, also of predictions from them.
+        """Compute the decision curve of labels and scores and, with features, of learned predictions.
 
         Parameters
         ----------
@@ -140,14 +141,14 @@ class DecisionCurveDisplay:
         thresholds : sequence of float, optional
             By default 0.01 to 0.99.
         name : str, optional
-            The name of the model.
+            Name of the model.
         **options
             Options of :func:`epiloss.audit`.
 
         Returns
         -------
         DecisionCurveDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         result = audit(y_true, y_prob, X, **{"method": "partition", **options})
         return cls.from_audit(result, thresholds=thresholds, name=name)
@@ -161,23 +162,23 @@ class DecisionCurveDisplay:
         band_kw: Mapping[str, Any] | None = None,
         legend: bool = True,
     ) -> DecisionCurveDisplay:
-        """Draw the net benefit of the scores with its band, of learned predictions, of all and of none.
+        """Draw the net benefit of the scores with its band, of learned predictions, of all and none.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         name : str, optional
-            The name of the model.
+            Name of the model.
         curve_kw, band_kw : mapping, optional
-            Keywords of the line of the scores, and of its band.
+            Keyword arguments of the line of the scores, and of its band.
         legend : bool
-            Whether to draw it.
+            Whether to draw the legend.
 
         Returns
         -------
         DecisionCurveDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -196,10 +197,10 @@ class DecisionCurveDisplay:
         styles: dict[str, dict[str, Any]] = {
             "none": {"color": grey, "linewidth": 1, "label": "treat none"},
             "treat_all": {"color": grey, "linewidth": 1, "linestyle": "--", "label": "treat all"},
-            "score": merged({"color": blue, "linewidth": 1.8, "label": "by the score"}, curve_kw),
+            "score": merged({"color": blue, "linewidth": 1.8, "label": "treat by score"}, curve_kw),
         }
         if _LEARNED in self.curve.columns:
-            learned = "by the score and features, learned"
+            learned = "treat by score and features (learned)"
             styles[_LEARNED] = {"color": ORANGE, "linewidth": 1.6, "linestyle": "-.", "label": learned}
         self.lines_ = {}
         for key, style in styles.items():
@@ -211,11 +212,11 @@ class DecisionCurveDisplay:
         return self
 
     def _dress(self, ax: Any) -> None:
-        """Show what is worth something: far below none nobody would act."""
+        """Label the axes, and cut off large negative benefits, at which nobody would act."""
         at, high = self.curve["threshold"], self.curve["score_high"]
         top = max(float(high.max()), float(self.curve["treat_all"].max()), 1e-6)
         ax.set(xlim=(min(0.0, float(at.min())), float(at.max())), ylim=(-_ROOM * top, (1 + _ROOM) * top))
-        ax.set_xlabel("threshold, from which on one acts", fontsize=text_size(ax))
+        ax.set_xlabel("decision threshold", fontsize=text_size(ax))
         ax.set_ylabel("net benefit (true positives per row)", fontsize=text_size(ax))
         ax.tick_params(labelsize=text_size(ax, 0.9))
         title = "decision curve" if self.name is None else f"{plain(self.name)}\ndecision curve"

@@ -1,4 +1,4 @@
-"""Gaps of segments or subgroups: how far their rates are from those of rows with equal scores."""
+"""Gaps of segments or subgroups: their rates minus those of all rows with equal scores."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from epiloss.presentation.plot.style import (
 )
 from epiloss.segments.subgroups import GAP_COLUMNS
 
-_GREY = 0.35  # of the colour of text, for what may be noise
-_WIDEST = 34  # characters of a name on one line
+_GREY = 0.35  # strength of the text colour for gaps within noise
+_WIDEST = 34  # characters per line of a name
 _MOST_LINES = 3
-_NARROW_LABEL = 24  # characters of a line under narrow axes
+_NARROW_LABEL = 24  # characters per line under narrow axes
 
 
 @dataclass
 class GapsDisplay:
-    """Bars of gaps with their intervals, one for each segment, or each value of a subgroup.
+    """Gaps with their intervals as bars, one for each segment or subgroup.
 
-    ``names``, ``n``, ``gap``, ``low``, ``high`` (in points) and ``side`` (1 for under-predicted, -1 for
-    over-predicted, 0 for what may be noise) have a value for each bar. :meth:`plot` sets ``ax_``,
-    ``figure_``, ``bars_`` and ``whiskers_``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``bars_`` and ``whiskers_``.
 
     Attributes
     ----------
     names : list of str
-        The segments, or values of a subgroup.
-    n, gap, low, high, side : array
-        As above.
+        The segments or subgroups.
+    n, gap, low, high : array
+        Number of rows, gap and interval in percentage points for each bar.
+    side : array of int
+        1 for under-predicted, -1 for over-predicted, 0 for gaps within noise.
     title : str
-        What is shown.
+        The title of the plot.
     level : float
-        The level of the intervals.
+        Confidence level of the intervals.
 
     See Also
     --------
-    epiloss.Audit.segments, epiloss.Audit.subgroup_gaps : what is shown.
+    epiloss.Audit.segments, epiloss.Audit.subgroup_gaps : the gaps as tables.
 
     Examples
     --------
@@ -80,20 +80,20 @@ class GapsDisplay:
 
     @classmethod
     def from_audit(cls, result: Audit, *, subgroups: str | Sequence[str] | None = None) -> GapsDisplay:
-        """Show the segments of an audit or, with ``subgroups``, the values of a column.
+        """Create a display of the segments of an audit, or of the subgroups of a column.
 
         Parameters
         ----------
         result : Audit
-            With its rows.
+            An audit that kept its rows.
         subgroups : str or sequence of str, optional
-            A column of ``subgroups=``, or several, whose combinations are shown. By default the segments
-            are shown.
+            A column of ``subgroups=``, or several columns, whose combinations are shown. By default,
+            the segments are shown.
 
         Returns
         -------
         GapsDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         if subgroups is None:
             rows = [{**vars(one), "name": one.description} for one in result.segments]
@@ -102,9 +102,9 @@ class GapsDisplay:
         tables = result.subgroup_gaps
         for column in columns:
             if column not in tables:
-                known = ", ".join(map(repr, tables)) or "none"
+                known = f"Choose from {', '.join(map(repr, tables))}." if tables else "It had none."
                 raise OptionError(
-                    f"subgroups must be a column that was audited, got {column!r}. Known: {known}."
+                    f"subgroups must be a column of the audit's subgroups, got {column!r}. {known}"
                 )
         rows = [
             {**row, "name": row["subgroup"], "pvalue": row["pvalue_adjusted"]}
@@ -130,19 +130,19 @@ class GapsDisplay:
         bar_kw: Mapping[str, Any] | None = None,
         whisker_kw: Mapping[str, Any] | None = None,
     ) -> GapsDisplay:
-        """Draw a bar for each gap, the first on top; grey is what may be noise.
+        """Draw a bar for each gap, the first at the top; gaps within noise are grey.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         bar_kw, whisker_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
 
         Returns
         -------
         GapsDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -167,7 +167,7 @@ class GapsDisplay:
         ax.set_ylim(len(place) - 0.4, -0.6)
         ax.tick_params(axis="y", length=0)
         ax.tick_params(axis="x", labelsize=size)
-        label = f"gap in points: rate minus rate at equal scores, {percent(self.level)} interval"
+        label = f"gap in points (rate minus rate at equal scores), {percent(self.level)} interval"
         ax.set_xlabel(textwrap.fill(label, _NARROW_LABEL) if is_narrow(ax) else label, fontsize=size)
         for edge in ("top", "right", "left"):
             ax.spines[edge].set_visible(False)

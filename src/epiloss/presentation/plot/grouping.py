@@ -16,6 +16,7 @@ from epiloss.auditing.run import audit
 from epiloss.auditing.views import HALVES, STUMP, repartitioned
 from epiloss.number_format import loss_spec
 from epiloss.presentation.axes import histogram_within, reach_of
+from epiloss.presentation.plot.region_places import distances, fanned
 from epiloss.presentation.plot.style import (
     axes_for,
     diagonal,
@@ -32,39 +33,34 @@ from epiloss.presentation.plot.style import (
     text_size,
     width_of,
 )
-from epiloss.table import Table
 
-_FILLED = 0.8  # of the width of a level set, by many regions
-_SPANS = (1, 2, 7), (0, 0.3, _FILLED)  # regions, and the part of the width they take
-_GREY = 0.35  # of the colour of text, for what may be noise
+_GREY = 0.35  # strength of the text colour for regions within noise
 _FIGSIZE = (5.6, 5.4)
 
 
 @dataclass
 class GroupingDisplay:
-    """A grouping diagram, in the manner of :class:`sklearn.calibration.CalibrationDisplay`.
-
-    Everything that is drawn is kept.
+    """A grouping diagram, similar to :class:`sklearn.calibration.CalibrationDisplay`.
 
     Attributes
     ----------
     audit : Audit
-        The result that is shown, with the regions that are drawn.
+        The audit, with the regions that are drawn.
     name : str or None
-        The name of the model.
+        Name of the model.
     x, rate, low, high, n : array
-        Place, rate, interval and number of rows of each region of ``audit.regions``.
+        Position, rate, interval and number of rows of each region of ``audit.regions``.
     side : array of int
-        1 for under-predicted regions, -1 for over-predicted ones, 0 for what may be noise, by adjusted
-        p-values.
+        1 for under-predicted regions, -1 for over-predicted ones, 0 for regions within noise, by
+        adjusted p-values.
     reach : float
-        Where the axes end: 1, or less for rare outcomes.
+        Upper end of both axes: 1, or less for rare outcomes.
     ax_, figure_, curve_, points_, bars_, diagonal_, legend_, histogram_ax_
-        What :meth:`plot` has drawn.
+        The artists of :meth:`plot`.
 
     See Also
     --------
-    Audit.plot : draws it.
+    Audit.plot : draw the diagram of an audit.
     epiloss.presentation.plot.CurveDisplay : the calibration curve without bins.
 
     References
@@ -113,22 +109,23 @@ class GroupingDisplay:
     def from_audit(
         cls, result: Audit, *, name: str | None = None, partition: Any = None
     ) -> GroupingDisplay:
-        """Show a result that is there already, with its own regions or others.
+        """Create a display from an audit, with its own regions or others.
 
         Parameters
         ----------
         result : Audit
-            Of a binary or top-label task.
+            An audit of a binary or top-label task.
         name : str, optional
-            The name of the model.
+            Name of the model.
         partition : {"halves", "stump", "kmeans"} or Partitioner, optional
-            "halves" divides each level set by what cross-fitted models predict beyond the score; others
-            learn regions on one half of the rows and show them on the other. By default the audit's own.
+            "halves" splits each level set at the median of cross-fitted predictions. Other partitions
+            learn regions on one half of the rows and show them on the other. By default, the regions of
+            the audit are shown.
 
         Returns
         -------
         GroupingDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         refuse_several_classes(result, "a grouping diagram")
         return cls(result if partition is None else repartitioned(result, partition), name)
@@ -145,26 +142,26 @@ class GroupingDisplay:
         partition: Any = None,
         **options: Any,
     ) -> GroupingDisplay:
-        """Audit labels, scores and features, and draw.
+        """Audit labels, scores and features, and draw the diagram.
 
         Parameters
         ----------
         y_true, y_prob, X
             As in :func:`epiloss.audit`.
         name : str, optional
-            The name of the model.
+            Name of the model.
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         partition : {"tree", "stump", "kmeans"}, Partitioner or estimator, optional
-            Draws its regions; by default each level set is divided into halves by what cross-fitted
-            models predict beyond the score.
+            The partition whose regions are drawn. By default each level set is split at the median of
+            cross-fitted predictions.
         **options
             Options of :func:`epiloss.audit`.
 
         Returns
         -------
         GroupingDisplay
-            Drawn.
+            The display, drawn.
 
         Examples
         --------
@@ -183,25 +180,25 @@ class GroupingDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, ax: Any = None, **options: Any
     ) -> GroupingDisplay:
-        """Predict probabilities with a fitted classifier, audit them, and draw.
+        """Predict probabilities with a fitted classifier, audit them, and draw the diagram.
 
         Parameters
         ----------
         estimator : classifier
-            Fitted on other rows.
+            A classifier fitted on other rows.
         X, y : array-like
-            Features and classes.
+            Features and labels.
         name : str, optional
-            The name of the model; by default that of its class.
+            Name of the model; by default that of its class.
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         **options
             As in :meth:`from_predictions`.
 
         Returns
         -------
         GroupingDisplay
-            Drawn.
+            The display, drawn.
 
         Examples
         --------
@@ -227,29 +224,29 @@ class GroupingDisplay:
         histogram: bool = True,
         legend: bool = True,
     ) -> GroupingDisplay:
-        """Draw the calibration curve of the level sets, and their regions around it.
+        """Draw the calibration curve of the level sets, with the regions of each level set around it.
 
-        The regions of a level set are side by side, the lowest rate first, each with the exact interval
-        of its rate. Colours mark under- and over-predicted regions; grey ones may be noise, by p-values
-        adjusted for the number of regions. Title, scores and legend are around the axes: give axes of
-        ``pyplot.subplots(layout="constrained")``, which has room for them.
+        The regions of a level set are drawn side by side, ordered by rate, each with the exact interval
+        of its rate. Colours mark under- and over-predicted regions; grey ones are within noise, by
+        p-values adjusted for the number of regions. Title, histogram and legend are placed outside the
+        axes: pass axes of ``pyplot.subplots(layout="constrained")`` to leave room for them.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         name : str, optional
-            The name of the model.
+            Name of the model.
         curve_kw, region_kw, bar_kw, histogram_kw, diagonal_kw : mapping, optional
-            Keywords of the artists: the line, the points, the intervals, the scores on top, the
-            diagonal.
+            Keyword arguments of the artists: the curve, the points, the intervals, the histogram of the
+            scores, the diagonal.
         histogram, legend : bool
             Whether to draw them.
 
         Returns
         -------
         GroupingDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -288,13 +285,13 @@ class GroupingDisplay:
     def _draw_regions(
         self, region_kw: Mapping[str, Any] | None, bar_kw: Mapping[str, Any] | None
     ) -> None:
-        """Draw what may be noise first, so that it covers nothing; then the smaller regions last."""
+        """Draw regions within noise first and small regions last, so that nothing is covered."""
         ax, noise = self.ax_, self.side == 0
         order = np.lexsort((-self.n, ~noise))
         crowd = np.clip(30 / np.bincount(self.audit.regions["level_set"]).max(), 1, 6) / 6
         scale = text_size(ax) / 10
         area = (4 + 14 * crowd + 56 * crowd * self.n[order] / max(self.n.max(), 1)) * scale**2
-        room = gaps(self.x, self.audit.regions["level_set"])[order] / self.reach * 72 * width_of(ax)
+        room = distances(self.x, self.audit.regions["level_set"])[order] / self.reach * 72 * width_of(ax)
         thickness = np.clip(0.7 * room, np.where(noise[order], 0.35, 0.8), 1.6) * scale
         given, own = merged({}, region_kw), merged({}, bar_kw)
         self._is_coloured = not {"color", "facecolor"} & given.keys()
@@ -310,7 +307,7 @@ class GroupingDisplay:
         self.bars_.set(**own)
 
     def _colours(self, grey: float) -> NDArray[Any]:
-        """Return the colour of each region, with a ``grey`` for noise."""
+        """Return the colour of each region; regions within noise are grey, with this strength."""
         from matplotlib import colors
 
         under, over = side_colours(self.ax_)
@@ -350,65 +347,11 @@ class GroupingDisplay:
         self.ax_.set_title("\n".join(lines), fontsize=text_size(self.ax_))
 
 
-def fanned(level_sets: Table, regions: Table, reach: float = 1.0) -> Floats:
-    """Return a place for each region, beside the others of its level set and inside its width.
-
-    Regions are in the order of their rates, equally far apart: two stand close to the level set's
-    mean score, many fill most of the width.
-    """
-    low, high = widths(level_sets)
-    high = np.maximum(np.minimum(high, reach), low)
-    x = np.empty(len(regions))
-    for place, level_set in enumerate(level_sets["level_set"]):
-        inside = np.flatnonzero(regions["level_set"] == level_set)
-        if not len(inside):
-            continue
-        width = high[place] - low[place]
-        span = width * float(np.interp(len(inside), *_SPANS))
-        margin = span / 2 + (1 - _FILLED) / 2 * width
-        centre = np.clip(level_sets["score_mean"][place], low[place] + margin, high[place] - margin)
-        ordered = inside[np.lexsort((regions["n"][inside], regions["label_mean"][inside]))]
-        x[ordered] = centre + np.linspace(-span / 2, span / 2, len(inside))
-    return x
-
-
-def gaps(x: Floats, level_set: NDArray[Any]) -> Floats:
-    """Return how far each region stands from the next of its level set; infinity for one alone.
-
-    Examples
-    --------
-    >>> gaps(np.array([0.5, 0.25, 0.3, 0.8]), np.array([0, 0, 0, 1])).round(2).tolist()
-    [0.2, 0.05, 0.05, inf]
-    """
-    order = np.lexsort((x, level_set))
-    between = np.where(np.diff(level_set[order]) == 0, np.diff(x[order]), np.inf)
-    gap = np.empty(len(x))
-    gap[order] = np.minimum(np.append(np.inf, between), np.append(between, np.inf))
-    return gap
-
-
-def widths(level_sets: Table) -> tuple[Floats, Floats]:
-    """Return where each level set begins and ends: its edges, or half-way to its neighbours."""
-    if "low" in level_sets.columns:
-        return level_sets["low"], level_sets["high"]
-    middle = level_sets["score_mean"]
-    order = np.argsort(middle, kind="stable")
-    between = (middle[order][1:] + middle[order][:-1]) / 2
-    if not len(between):
-        return np.maximum(middle - 0.05, 0), np.minimum(middle + 0.05, 1)
-    first = max(2 * middle[order][0] - between[0], 0.0)
-    last = min(2 * middle[order][-1] - between[-1], 1.0)
-    edges = np.concatenate([[first], between, [last]])
-    low, high = np.empty(len(middle)), np.empty(len(middle))
-    low[order], high[order] = edges[:-1], edges[1:]
-    return low, high
-
-
 def _view(partition: Any, options: Mapping[str, Any]) -> Any:
-    """Return the regions to draw of an audit that was just made; None for its own."""
+    """Return the regions to draw for a new audit; None for those of the audit."""
     if options.get("method") == "paper":
         return None
     if partition is None:
         return HALVES
-    # the losses are those of all rows; swapped halves would each have their own two regions
+    # The regions of a stump are learned again, once: each swapped half of the audit has two of its own.
     return STUMP if partition == STUMP else None

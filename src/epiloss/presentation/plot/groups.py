@@ -1,4 +1,4 @@
-"""How far groups that you know differ from everybody with the same score: the paper's heterogeneity."""
+"""Heterogeneity, as in the paper: how far known groups differ from all rows with the same score."""
 
 from __future__ import annotations
 
@@ -39,27 +39,26 @@ _LEGIBLE = 4.5  # points
 
 @dataclass
 class HeterogeneityDisplay:
-    """How far the rates of groups lie from those of their level sets, for one model or several.
+    """Differences between the rates of groups and those of their level sets, for one or more models.
 
-    ``table`` has a row for each model and subgroup: ``n``, ``difference``, ``stderr``, ``low`` and
-    ``high``. With ``n_gl`` rows of group g in level set l and their rate ``r_gl``,
+    With ``n_gl`` rows of group g in level set l and their rate ``r_gl``,
 
-        difference_g  =  sum_l  n_gl / n_g  (r_gl - r_l),
+        difference_g  =  sum_l  n_gl / n_g  (r_gl - r_l).
 
-    so above zero the scores are too low for the group once they are calibrated for everybody. Small
-    groups that an audit has joined, "a + b", count as a group of their own. :meth:`plot` sets ``ax_``,
-    ``figure_``, and ``bars_``, or ``image_`` with ``texts_`` and ``colorbar_``.
+    If it is positive, scores that are calibrated overall are too low for the group. Small groups that an
+    audit has merged, "a + b", count as a group of their own. :meth:`plot` sets ``ax_``, ``figure_``, and
+    ``bars_``, or ``image_`` with ``texts_`` and ``colorbar_``.
 
     Attributes
     ----------
     table : Table
-        The differences.
+        ``n``, ``difference``, ``stderr``, ``low`` and ``high`` for each model and subgroup.
     level : float
-        The level of the intervals.
+        Confidence level of the intervals.
 
     See Also
     --------
-    epiloss.presentation.plot.GapsDisplay : gaps given the score itself rather than its level set.
+    epiloss.presentation.plot.GapsDisplay : gaps at equal scores instead of level sets.
 
     Examples
     --------
@@ -83,20 +82,22 @@ class HeterogeneityDisplay:
 
     @classmethod
     def from_audits(cls, audits: Mapping[str, Audit]) -> HeterogeneityDisplay:
-        """Compare the groups of audits that were made with ``subgroups=``.
+        """Create a display from audits with ``subgroups=``.
 
         Parameters
         ----------
         audits : mapping of str to Audit
-            By the name of the model.
+            The audits by name of the model.
 
         Returns
         -------
         HeterogeneityDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         if not audits:
-            raise OptionError("audits must be a mapping of names to audits, got an empty one.")
+            raise OptionError(
+                "audits must map names to audits, got an empty mapping. Pass at least one audit."
+            )
         parts = {name: heterogeneity(result) for name, result in audits.items()}
         model = np.concatenate([np.array([name] * len(part), object) for name, part in parts.items()])
         tables = list(parts.values())
@@ -106,19 +107,19 @@ class HeterogeneityDisplay:
 
     @classmethod
     def from_audit(cls, result: Audit, *, name: str = "model") -> HeterogeneityDisplay:
-        """Show the groups of one audit that was made with ``subgroups=``.
+        """Create a display from one audit with ``subgroups=``.
 
         Parameters
         ----------
         result : Audit
-            The result that is shown.
+            The audit to show.
         name : str
-            What the model is called.
+            Name of the model.
 
         Returns
         -------
         HeterogeneityDisplay
-            Not drawn yet.
+            The display, not yet drawn.
 
         Examples
         --------
@@ -130,16 +131,16 @@ class HeterogeneityDisplay:
 
     @property
     def models(self) -> list[str]:
-        """The names of the models, as given."""
+        """The names of the models, in the given order."""
         return list(dict.fromkeys(self.table["model"].tolist()))
 
     def groups(self, smallest: int = 0) -> list[str]:
-        """Return the groups of at least so many rows, the most positive first and joined ones last.
+        """Return the groups with enough rows, sorted by decreasing difference, merged groups last.
 
         Parameters
         ----------
         smallest : int
-            The least number of rows.
+            Smallest number of rows of a group.
 
         Returns
         -------
@@ -170,26 +171,26 @@ class HeterogeneityDisplay:
         smallest: int = 30,
         colorbar: bool = True,
     ) -> HeterogeneityDisplay:
-        """Draw sorted bars for one model, or a heat map of models by groups for several.
+        """Draw sorted bars for one model, or a heat map of models and groups for several.
 
-        In the heat map, differences whose interval holds zero are written in brackets. Groups of fewer
-        than ``smallest`` rows are in the table but not in the picture: their noise would set its scale.
+        In the heat map, differences whose interval contains zero are in parentheses. Groups with fewer
+        than ``smallest`` rows are not drawn, because their noise would determine the scale.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         bar_kw, whisker_kw, image_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
         smallest : int
-            The least number of rows that a group is drawn with.
+            Smallest number of rows of a group that is drawn.
         colorbar : bool
-            Whether to draw it.
+            Whether to draw a colour bar.
 
         Returns
         -------
         HeterogeneityDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -285,8 +286,8 @@ class HeterogeneityDisplay:
         self._fit_texts(len(groups))
 
     def _fit_texts(self, columns: int) -> None:
-        """Make numbers smaller that are wider than their cells, or leave them out."""
-        self.figure_.canvas.figure.draw_without_rendering()  # lays the axes out
+        """Shrink numbers that are wider than their cells, or hide them if they become illegible."""
+        self.figure_.canvas.figure.draw_without_rendering()  # applies the layout
         cell = self.ax_.get_window_extent().width / columns
         widest = max(text.get_window_extent().width for text in self.texts_)
         size = self.texts_[0].get_size() * min(0.94 * cell / widest, 1)
@@ -295,18 +296,18 @@ class HeterogeneityDisplay:
 
 
 def heterogeneity(result: Audit) -> Table:
-    """Return each group's rate less that of its level sets, with a standard error and an interval.
+    """Return the rate of each group minus that of its level sets, with standard error and interval.
 
-    The standard error is that of independent labels in each cell, the group's own part in the rate of
-    its level set taken into account; a cell's variance is at Jeffreys' rate, so that cells in which all
-    labels agree are not taken for certain.
+    The standard error assumes independent labels, and accounts for the group being part of its level
+    sets. The variance of a cell is that at Jeffreys' estimate of its rate, so that it is not 0 if all
+    labels agree.
     """
     refuse_several_classes(result, "heterogeneity")
     regions = result.regions
     if "subgroup" not in regions.columns:
         raise OptionError(
-            "heterogeneity needs subgroups, and this audit has none. Audit with subgroups=, for "
-            "instance a column of hospitals."
+            "heterogeneity needs subgroups, and this audit has none. Audit with subgroups=, such as a "
+            "column of hospitals."
         )
     level_rate, inside = _level_rates(result)
     share, rate, n = regions["share"], regions["label_mean"], np.maximum(regions["n"], 1)
@@ -318,7 +319,7 @@ def heterogeneity(result: Audit) -> Table:
         own = regions["subgroup"] == name
         weight = np.where(own, share, 0) / share[own].sum()
         difference[place] = np.sum(weight * (rate - level_rate))
-        # the group's weight in each level set, taken from every cell of that level set
+        # The rate of a level set is the mean over its cells, so the group's weight is subtracted there.
         by_level = np.bincount(inside, weight)[inside] * share / np.bincount(inside, share)[inside]
         stderr[place] = np.sqrt(np.sum((weight - by_level) ** 2 * variance))
     reach = float(ndtri((1 + result.confidence_level) / 2)) * stderr
@@ -336,7 +337,7 @@ def heterogeneity(result: Audit) -> Table:
 
 
 def _level_rates(result: Audit) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the rate of each region's level set, and which level set that is."""
+    """Return the rate of each region's level set, and the index of that level set."""
     levels, known = result.regions["level_set"], result.level_sets["level_set"]
     order = np.argsort(known)
     inside = order[np.searchsorted(known[order], levels)]
@@ -344,7 +345,7 @@ def _level_rates(result: Audit) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _cell_text(table: Table, row: int) -> str:
-    text = f"{table['difference'][row]:+z.3f}".replace("-", "−")  # as the numbers of axes
+    text = f"{table['difference'][row]:+z.3f}".replace("-", "−")  # the minus sign of tick labels
     return f"({text})" if table["low"][row] <= 0 <= table["high"][row] else text
 
 

@@ -1,4 +1,4 @@
-"""The ledger as bars: what the score is made of, as given and recalibrated."""
+"""The ledger as stacked bars: the parts of the score, as given and recalibrated."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ _LINE = 1.0  # the height of a line of text, in units of the y axis
 _BAR = 1.5
 _BETWEEN = 0.9
 _INCHES = 0.2  # of a line of text
-_SMALL = 0.3  # of the score: parts that are also drawn enlarged
-_ENLARGED = 0.64  # of the width, where that drawing begins
+_SMALL = 0.3  # parts below this fraction of the score are also drawn enlarged
+_ENLARGED = 0.64  # fraction of the width at which the enlarged bars begin
 
 
 @dataclass
 class LedgerDisplay:
-    """The parts of a score, one after the other; a part below zero has no width.
+    """The parts of a score as a stacked bar; a negative part has no width.
 
-    ``table`` has a row for each part of each version: ``value``, ``low`` and ``high``, and where its
-    bar begins (``left``) and how long it is (``width``). :meth:`plot` sets ``ax_``, ``figure_``, and in
-    the order of the table ``bars_``, ``whiskers_`` (None without an interval) and ``labels_``; and
-    ``enlarged_axes_``, where small parts are drawn once more.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``enlarged_axes_`` and, in the order of the table, ``bars_``,
+    ``whiskers_`` (None without an interval) and ``labels_``.
 
     Attributes
     ----------
     audit : Audit
-        The result that is shown.
+        The audit to show.
     table : Table
-        The bars.
+        For each part, as given and recalibrated: ``value``, ``low`` and ``high``, and the ``left`` end
+        and ``width`` of its bar.
 
     See Also
     --------
@@ -90,17 +89,17 @@ class LedgerDisplay:
 
     @classmethod
     def from_audit(cls, result: Audit) -> LedgerDisplay:
-        """Show the ledger of an audit.
+        """Create a display of the ledger of an audit.
 
         Parameters
         ----------
         result : Audit
-            The result that is shown.
+            The audit to show.
 
         Returns
         -------
         LedgerDisplay
-            Not drawn yet.
+            The display, not yet drawn.
         """
         return cls(result)
 
@@ -111,22 +110,22 @@ class LedgerDisplay:
         bar_kw: Mapping[str, Any] | None = None,
         whisker_kw: Mapping[str, Any] | None = None,
     ) -> LedgerDisplay:
-        """Draw a stacked bar for each version, and under it a line of text for each part.
+        """Draw stacked bars, as given and recalibrated, with a line of text for each part below.
 
-        Where calibration and grouping loss are a small part of the score, and there is room, they are
-        also drawn enlarged, beside their lines.
+        If calibration and grouping loss are a small part of the score, they are also drawn enlarged
+        beside their lines, unless the axes are narrow.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         bar_kw, whisker_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
 
         Returns
         -------
         LedgerDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -153,7 +152,7 @@ class LedgerDisplay:
                 self.labels_.append(self._write(y, self._colour(part), text))
                 self._draw_bar(row, bottom, bar_kw)
                 if inset is None or part == "remainder":
-                    # one above the other, so that whiskers of thin parts do not cover each other
+                    # One above the other, so that the whiskers of thin parts do not overlap.
                     y = bottom + _BAR * (1 - (row % len(PARTS) + 0.5) / len(PARTS))
                     self._draw_whisker(ax, row, self.table["left"][row], y, whisker_kw)
                 else:
@@ -175,14 +174,14 @@ class LedgerDisplay:
         return bool(self._reach(PARTS[:2])[1] < _SMALL * self._reach(PARTS)[1])
 
     def _reach(self, parts: Sequence[str]) -> tuple[float, float]:
-        """Return the lowest and the highest end of some parts and their intervals, stacked."""
+        """Return the lowest and highest end of some stacked parts and their intervals."""
         here = np.isin(self.table["part"], parts)
         left, value = self.table["left"][here], self.table["value"][here]
         low, high = self.table["low"][here], self.table["high"][here]
         return float(np.fmin(value, low).min()), float((left + np.fmax(value, high)).max())
 
     def _enlarged(self, lines: Sequence[float]) -> Any:
-        """Return axes beside the first two lines of text, for their bars on a scale of their own."""
+        """Return axes with their own scale beside the first two lines of text."""
         ax = self.ax_
         low, high = lines[1] - 0.5 * _LINE, lines[0] + 0.5 * _LINE
         inset = ax.inset_axes(
@@ -249,7 +248,7 @@ class LedgerDisplay:
         self.whiskers_.append(line)
 
     def _write(self, y: float, colour: Any, text: str, *, bold: bool = False) -> Any:
-        """Write a line from the left edge on, with a patch of the colour of its bar before it."""
+        """Write a line of text at the left edge, after a patch with the colour of its bar."""
         ax, size = self.ax_, text_size(self.ax_, 0.9)
         at = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
         if colour is not None:

@@ -1,4 +1,4 @@
-"""The paper's simulation figure: estimates of the grouping loss against a setting, and the truth."""
+"""The paper's simulation figure: estimates of the grouping loss over a setting, and the truth."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from epiloss.presentation.plot.style import (
 )
 from epiloss.table import Table
 
-# columns of the experiment's file, and what the paper calls them
+# Columns of the experiment's file, and their names in the paper.
 ESTIMATES = {"plugin": "plugin", "explained": "debiased", "lower_bound": "lower bound"}
 _MARKERS = "osD^vP"
 _FIGSIZE = (5.2, 4.2)
@@ -39,16 +39,16 @@ _FIGSIZE = (5.2, 4.2)
 class SimulationDisplay:
     """Estimates over many samples whose true grouping loss is known.
 
-    ``table`` has a row for each estimate ``name`` and setting ``x``: the ``mean`` over samples, ``low``
-    and ``high`` around it, and the truth. :meth:`plot` sets ``ax_``, ``figure_``, ``truth_``,
-    ``legend_`` and, by name, ``lines_`` and ``bands_``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``truth_``, ``legend_`` and, by name, ``lines_`` and
+    ``bands_``.
 
     Attributes
     ----------
     table : Table
-        The estimates.
+        For each estimate ``name`` and setting ``x``: the ``mean`` over samples, the ends ``low`` and
+        ``high`` of its band, and the truth.
     x, truth : str
-        The columns of the setting and of the truth.
+        Names of the columns with the setting and the truth.
 
     See Also
     --------
@@ -83,28 +83,28 @@ class SimulationDisplay:
             if column not in self.table.columns:
                 raise OptionError(
                     f"the table must have a column {column!r}, got {', '.join(self.table)}. "
-                    "Name the setting with x= and the truth with truth=."
+                    "Pass the names of the setting as x= and of the truth as truth=."
                 )
 
     @classmethod
     def from_csv(
         cls, path: str | Path, *, sweep: str = "region_ratio", swap: bool = False
     ) -> SimulationDisplay:
-        """Read what ``experiments/simulation.py`` wrote; bands are one standard deviation wide.
+        """Read a file of ``experiments/simulation.py``; bands are one standard deviation wide.
 
         Parameters
         ----------
         path : str or Path
-            The file.
+            The file to read.
         sweep : str
-            Which setting changes.
+            The setting on the x axis.
         swap : bool
-            Whether both halves of the rows change places.
+            Whether to show results in which both halves of the rows swap roles.
 
         Returns
         -------
         SimulationDisplay
-            Not drawn yet.
+            The display, not yet drawn.
 
         Examples
         --------
@@ -119,7 +119,10 @@ class SimulationDisplay:
                 if row["sweep"] == sweep and row["swap"] == str(swap)
             ]
         if not rows:
-            raise OptionError(f"{path} must have rows of the sweep {sweep!r}, got none.")
+            raise OptionError(
+                f"{path} must have rows with sweep {sweep!r} and swap {swap}, got none. Run "
+                "experiments/simulation.py again."
+            )
         names = [name for name in ESTIMATES for _ in rows]
         many = rows * len(ESTIMATES)
         mean = np.array([float(row[f"{name}_mean"]) for name, row in zip(names, many, strict=True)])
@@ -148,16 +151,16 @@ class SimulationDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         line_kw, band_kw, truth_kw : mapping, optional
-            Keywords of the artists.
+            Keyword arguments of the artists.
         legend : bool
-            Whether to draw it.
+            Whether to draw the legend.
 
         Returns
         -------
         SimulationDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------

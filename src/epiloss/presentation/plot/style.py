@@ -1,4 +1,4 @@
-"""What all pictures share: colours that everybody can tell apart, sizes that fit, a strip of scores."""
+"""Colours, sizes and elements that all displays share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epiloss.errors import MissingExtraError, OptionError
 from epiloss.estimate import Estimate
 from epiloss.table import Table
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = (
     "#E69F00",
     "#56B4E9",
@@ -38,29 +38,29 @@ _ALIASES = {
     "ec": "edgecolor",
     "edgecolors": "edgecolor",
 }
-_FULL_WIDTH = 3.6  # inches of the axes from which on text has its normal size
-_NARROW = 3.0  # inches of the axes below which long texts are broken or left out
-_SMALLEST = 0.62  # of the normal size: above 6 points in print
-_SIDES, _DARK_SIDES = ("#1466b8", "#c2410c"), ("#62abf0", "#ff9257")  # under, over
-_STRIP = 0.11  # of the height of the axes
+_FULL_WIDTH = 3.6  # inches; text shrinks in narrower axes
+_NARROW = 3.0  # inches; in narrower axes long texts are wrapped or left out
+_SMALLEST = 0.62  # of the normal font size, which is above 6 points in print
+_SIDES, _DARK_SIDES = ("#1466b8", "#c2410c"), ("#62abf0", "#ff9257")  # under-, over-predicted
+_STRIP = 0.11  # height of the histogram relative to the axes
 
 
 def matplotlib_modules() -> Any:
-    """Return pyplot, or tell what to install."""
+    """Return pyplot, or raise an error that says what to install."""
     try:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError(
-            "pictures need matplotlib, which is not installed. Run: pip install 'epiloss[plot]'"
+            "plots need matplotlib, which is not installed. Run: pip install 'epiloss[plot]'"
         ) from None
     return pyplot
 
 
 def axes_for(ax: Any, figsize: tuple[float, float]) -> Any:
-    """Return the given axes, or new ones in a figure of their own.
+    """Return the given axes, or those of a new figure.
 
-    A figure as ``plt.subplots(1, 3)`` makes it is laid out so that titles, labels and legends do not
-    overlap. One that has a layout, or margins of its own, is left as it is.
+    A figure with default margins, such as that of ``plt.subplots(1, 3)``, gets the constrained layout,
+    so that titles, labels and legends do not overlap. Other figures are left as they are.
     """
     pyplot = matplotlib_modules()
     if ax is None:
@@ -71,7 +71,7 @@ def axes_for(ax: Any, figsize: tuple[float, float]) -> Any:
 
 
 def _is_as_made(figure: Any, defaults: Mapping[str, Any]) -> bool:
-    """Tell whether nobody has chosen how a figure is laid out."""
+    """Return whether a figure has no layout engine and default margins."""
     margins = getattr(figure, "subplotpars", None)
     if margins is None or getattr(figure, "get_layout_engine", lambda: True)() is not None:
         return False
@@ -80,16 +80,16 @@ def _is_as_made(figure: Any, defaults: Mapping[str, Any]) -> bool:
 
 
 def refuse_several_classes(result: Audit, picture: str) -> None:
-    """Refuse an audit of several scores where one can be drawn."""
+    """Refuse an audit of several classes."""
     if len(np.unique(result.regions.columns.get("class", np.array([""])))) > 1:
         raise OptionError(
-            f"{picture} shows one score, got task {result.task!r} with several classes. "
+            f"{picture} needs one score per row, got task {result.task!r} with several classes. "
             "Audit with task='top-label', or one class at a time."
         )
 
 
 def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the defaults with the user's keywords over them, whatever alias they use.
+    """Return the defaults updated with the user's keywords, which may be aliases.
 
     Examples
     --------
@@ -100,19 +100,19 @@ def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict
 
 
 def text_colour() -> Any:
-    """Return the colour of text in the style in use."""
+    """Return the text colour of the current style."""
     return matplotlib_modules().rcParams["text.color"]
 
 
 def is_dark(ax: Any) -> bool:
-    """Tell whether the axes are darker than what is written on them."""
+    """Return whether the axes have a dark background."""
     from matplotlib import colors
 
     return bool(np.mean(colors.to_rgb(ax.get_facecolor())) < 0.4)
 
 
 def faded(ax: Any, strength: float) -> tuple[float, ...]:
-    """Return the colour of text, mixed into that of the axes: grey on white, and grey on black."""
+    """Return the text colour mixed into the background, which is grey on white and on black."""
     from matplotlib import colors
 
     text, ground = np.array(colors.to_rgb(text_colour())), np.array(colors.to_rgb(ax.get_facecolor()))
@@ -120,33 +120,33 @@ def faded(ax: Any, strength: float) -> tuple[float, ...]:
 
 
 def side_colours(ax: Any) -> tuple[str, str]:
-    """Return the colours of what is under- and over-predicted, as on the pages."""
+    """Return the colours of under- and over-predicted groups, as in the HTML reports."""
     return _DARK_SIDES if is_dark(ax) else _SIDES
 
 
 def width_of(ax: Any) -> float:
-    """Return how wide the axes are, in inches."""
+    """Return the width of the axes in inches."""
     figure = ax.figure
     whole = figure.bbox.width / figure.dpi
     return float(ax.get_position().width * whole)
 
 
 def is_narrow(ax: Any) -> bool:
-    """Tell whether there is little room, as in one column of a paper."""
+    """Return whether the axes are as narrow as in one column of a paper."""
     return width_of(ax) < _NARROW
 
 
 def text_size(ax: Any, relative: float = 1.0) -> float:
-    """Return the size of text in points; less in small axes, so that it fits."""
+    """Return the font size in points, which is smaller in narrow axes."""
     scale = np.clip(width_of(ax) / _FULL_WIDTH, _SMALLEST, 1)
     return float(matplotlib_modules().rcParams["font.size"] * relative * scale)
 
 
 def dress(ax: Any, task: str, reach: float = 1.0) -> None:
-    """Label axes of scores and rates, up to ``reach``, in the words of the task, in text that fits."""
+    """Label the axes of scores and rates for a task, and set their range up to ``reach``."""
     xlabel, ylabel = "score", "rate of the positive class"
     if task == "top-label":
-        xlabel, ylabel = "score of the top label", "rate of right top labels"
+        xlabel, ylabel = "score of the predicted class", "rate of correct predictions"
     elif task != "binary":
         ylabel = "rate of the class"
     ends = (-0.02 * reach, 1.02 * reach)
@@ -159,7 +159,7 @@ def dress(ax: Any, task: str, reach: float = 1.0) -> None:
 
 
 def diagonal(ax: Any, keywords: Mapping[str, Any] | None) -> Any:
-    """Draw where a calibrated classifier would lie."""
+    """Draw the diagonal of perfect calibration."""
     defaults = {
         "color": faded(ax, 0.55),
         "linestyle": ":",
@@ -172,7 +172,7 @@ def diagonal(ax: Any, keywords: Mapping[str, Any] | None) -> Any:
 
 
 def score_strip(ax: Any, histogram: Table, keywords: Mapping[str, Any] | None) -> Any:
-    """Attach a thin histogram of the scores on top of the axes, and return its axes."""
+    """Draw a thin histogram of the scores above the axes, and return its axes."""
     strip = ax.inset_axes([0, 1.015, 1, _STRIP], sharex=ax)
     low, high, n = histogram["low"], histogram["high"], histogram["n"]
     defaults = {"color": faded(ax, 0.45), "linewidth": 0, "align": "edge", "label": "scores"}
@@ -188,9 +188,9 @@ def score_strip(ax: Any, histogram: Table, keywords: Mapping[str, Any] | None) -
 
 
 def legend_below(ax: Any, handles: Any = None, *, columns: int = 2, gap: float = 2.6) -> Any:
-    """Put the legend under the label of the x axis, where there are no data.
+    """Put the legend below the label of the x axis.
 
-    ``gap`` is the room for numbers and label in lines of text; ticks and pads do not grow with it.
+    ``gap`` is the room for tick labels and axis label, in lines of text.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -211,7 +211,7 @@ def legend_below(ax: Any, handles: Any = None, *, columns: int = 2, gap: float =
 
 
 def loss_axes(ax: Any, label: str) -> None:
-    """Leave only the lower axis, for horizontal bars."""
+    """Keep only the lower axis, for horizontal bars."""
     ax.grid(False, axis="y")
     ax.tick_params(axis="y", length=0)
     ax.tick_params(axis="x", labelsize=text_size(ax, 0.9))
@@ -222,7 +222,7 @@ def loss_axes(ax: Any, label: str) -> None:
 
 
 def plain(text: str) -> str:
-    r"""Return text in which no sign means mathematics.
+    r"""Return text with dollar signs escaped, so that matplotlib does not parse it as mathematics.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def plain(text: str) -> str:
 
 
 def wrapped(name: str, width: int = 22, lines: int = 2) -> str:
-    r"""Return a name on a few lines, with an ellipsis where it is longer.
+    r"""Return a name wrapped to a few lines, with an ellipsis if it is longer.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def wrapped(name: str, width: int = 22, lines: int = 2) -> str:
 
 
 def loss_text(name: str, estimate: Estimate, spec: str = "z.4f") -> str:
-    """Return a loss with its interval, in words.
+    """Return the name of a loss with its value and interval.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def loss_text(name: str, estimate: Estimate, spec: str = "z.4f") -> str:
 def whisker_lengths(
     value: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
 ) -> NDArray[np.float64] | None:
-    """Return how far intervals reach below and above the values, as matplotlib wants them."""
+    """Return the distances from values to both ends of their intervals, as errorbar expects."""
     lengths = np.array([value - low, high - value], float)
     if np.isnan(lengths).all():
         return None

@@ -1,4 +1,4 @@
-"""A model over time: its score, and the evidence of a change."""
+"""A model over time: its score, and the evidence for a change."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MOST_TICKS = 6
 
 @dataclass
 class TrackingDisplay:
-    """Two panels over time: the score of each batch beside the expected one, and the evidence.
+    """Two panels over time: the score of each batch with the expected one, and the evidence.
 
     :meth:`plot` sets ``axes_``, ``figure_``, ``score_``, ``expected_`` and ``evidence_``.
 
     Attributes
     ----------
     tracking : Tracking
-        What is shown.
+        The result to show.
 
     See Also
     --------
-    epiloss.Tracking.plot : draws it.
+    epiloss.Tracking.plot : draw a result.
 
     Examples
     --------
@@ -63,19 +63,19 @@ class TrackingDisplay:
         expected_kw: Mapping[str, Any] | None = None,
         evidence_kw: Mapping[str, Any] | None = None,
     ) -> TrackingDisplay:
-        """Draw the score over time, and below it the evidence of a change with the limit of an alarm.
+        """Draw the score over time, and below it the evidence for a change with the alarm threshold.
 
         Parameters
         ----------
         axes : two matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            The axes to draw on; by default a new figure.
         score_kw, expected_kw, evidence_kw : mapping, optional
-            Keywords of the lines.
+            Keyword arguments of the lines.
 
         Returns
         -------
         TrackingDisplay
-            Itself, with the artists.
+            The display itself, with its artists.
 
         Examples
         --------
@@ -88,7 +88,10 @@ class TrackingDisplay:
             _, axes = pyplot.subplots(2, 1, figsize=(8.0, 5.6), sharex=True, layout="constrained")
         axes = np.ravel(axes)
         if len(axes) != 2:
-            raise OptionError(f"axes must be two, for the score and the evidence, got {len(axes)}.")
+            raise OptionError(
+                f"axes must be two, for the score and the evidence, got {len(axes)}. Pass those of "
+                "pyplot.subplots(2, 1)."
+            )
         self.axes_, self.figure_ = axes, axes[0].figure
         self._draw_score(axes[0], score_kw, expected_kw)
         self._draw_evidence(axes[1], evidence_kw)
@@ -132,8 +135,8 @@ class TrackingDisplay:
             line = {"color": colour, "linewidth": 1.6, "label": title}
             self.evidence_ += ax.plot(np.arange(len(values)), values, **merged(line, keywords))
         limit = self.tracking.limit
-        ax.axhline(limit, color=text_colour(), linewidth=1.0, linestyle="--", label="limit of an alarm")
+        ax.axhline(limit, color=text_colour(), linewidth=1.0, linestyle="--", label="alarm threshold")
         high = max(float(np.max(line.get_ydata())) for line in self.evidence_)
         ax.set_ylim(min(-0.5, -0.05 * high), max(1.2 * limit, 1.1 * high))
-        ax.set_ylabel("evidence, powers of ten", fontsize=text_size(ax))
+        ax.set_ylabel("evidence (powers of ten)", fontsize=text_size(ax))
         ax.legend(frameon=False, fontsize=text_size(ax, 0.9), ncols=3, loc="upper left")

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from markupsafe import Markup
 
-from epiloss.analysis.drift import Drift
+from epiloss.analysis.drift_result import Drift
 from epiloss.auditing.differences import loss_title
 from epiloss.auditing.result import Audit
 from epiloss.estimate import Estimate, percent
@@ -48,7 +48,7 @@ def drift_page(drift: Drift, **about: Unpack[About]) -> str:
     >>> import epiloss
     >>> one, two = (epiloss.simulate.Sigmoid().sample(1_000, random_state=i) for i in range(2))
     >>> page = drift_page(epiloss.drift((one.y, one.scores, one.X), (two.y, two.scores, two.X)))
-    >>> page[:15], "current less reference" in page
+    >>> page[:15], "current minus reference" in page
     ('<!DOCTYPE html>', True)
     """
     titles = {name: f"{name.replace('_', ' ')}{_bound(name, drift.method)}" for name in drift.difference}

@@ -21,14 +21,14 @@ from epiloss.presentation.smoothing import MANY, WINDOW, running_mean
 
 _SHOWN = 10  # groups of each kind
 _TITLES = {
-    LOSSES: ("Rates that differ from what was learned on the reference", "rate", "expected"),
+    LOSSES: ("Groups whose rates differ from the predictions", "rate", "expected"),
     POPULATION: ("Groups whose share of the rows changed", "share", "before"),
 }
 _COSTS = {
     "cost": "cost of decisions by the scores",
     "calibration": "saved by recalibration",
-    "grouping": "saved by a repair beyond it",
-    "remaining": "remaining",
+    "grouping": "saved by a repair beyond that",
+    "remaining": "remaining cost",
 }
 
 
@@ -49,7 +49,7 @@ def tracking_page(tracking: Tracking, **about: Unpack[About]) -> str:
         ("outcomes", "over"): periods[f"evidence_{LOSSES}"],
         ("population", "under"): periods[f"evidence_{POPULATION}"],
     }
-    limits = {f"alarm: odds of 1 in {10**tracking.limit:.0f}": tracking.limit}
+    limits = {f"alarm ({10**tracking.limit:.0f} times as likely)": tracking.limit}
     n = f"{tracking.n_reference:,} reference, {tracking.n_current:,} in {len(names):,} batches"
     return filled_page(
         "tracking.html",
@@ -73,8 +73,8 @@ def _score_parts(tracking: Tracking) -> list[tuple[str, str, str]]:
     spec = loss_spec(abs(tracking.reference["score"]), sign="+")
     titles = {
         "score": "change of the score",
-        POPULATION: "of it, because other rows come",
-        LOSSES: "of it, because outcomes changed at equal scores and features",
+        POPULATION: "due to the population",
+        LOSSES: "due to outcomes at equal scores and features",
     }
     return [(title, *_number(tracking.score_change[name], spec)) for name, title in titles.items()]
 
@@ -141,6 +141,7 @@ def regret_page(regret: Regret, **about: Unpack[About]) -> str:
             lines,
             from_zero=True,
         ),
+        level=percent(regret.confidence_level),
         notes=[],
         call=Markup("\n").join(map(clean, _regret_call(regret))),
         options={},
@@ -155,8 +156,8 @@ def _told(regret: Regret, spec: str) -> str:
         one = getattr(regret, name)
         if one.low is not None and one.low > 0:
             beyond = " beyond that" if name == "grouping" and said else ""
-            part = f"{one.value / regret.cost.value:.0%} of the cost" if regret.cost.value > 0 else ""
-            said.append(f"{what} would save {one.value:{spec}} per row{beyond} ({part}).")
+            part = f" ({one.value / regret.cost.value:.0%} of the cost)" if regret.cost.value > 0 else ""
+            said.append(f"{what} would save {one.value:{spec}} per row{beyond}{part}.")
         else:
             said.append(f"No saving beyond noise was found for {what[0].lower()}{what[1:]}.")
     return " ".join(said)
