@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from epiloss.analysis.changes import Changes as Changes
     from epiloss.analysis.comparison import Comparison as Comparison
     from epiloss.analysis.comparison import compare as compare
-    from epiloss.analysis.drift import Drift as Drift
     from epiloss.analysis.drift import drift as drift
+    from epiloss.analysis.drift_result import Drift as Drift
+    from epiloss.analysis.region_plan import RegionPlan as RegionPlan
     from epiloss.analysis.regret import Regret as Regret
     from epiloss.analysis.regret import regret as regret
     from epiloss.analysis.saved import load_result as load_result
     from epiloss.analysis.track import track as track
-    from epiloss.analysis.tracking import RegionPlan as RegionPlan
     from epiloss.analysis.tracking_result import Tracking as Tracking
     from epiloss.auditing.fields import Bounds as Bounds
     from epiloss.auditing.result import Audit as Audit
@@ -55,14 +55,14 @@ _HOMES = {
     "Changes": "analysis.changes",
     "Comparison": "analysis.comparison",
     "DataError": "errors",
-    "Drift": "analysis.drift",
+    "Drift": "analysis.drift_result",
     "Estimate": "estimate",
     "GroupingDisplay": "presentation.plot.grouping",
     "LogLoss": "scoring",
     "MissingExtraError": "errors",
     "OptionError": "errors",
     "RegionRecalibratedClassifier": "repair",
-    "RegionPlan": "analysis.tracking",
+    "RegionPlan": "analysis.region_plan",
     "RegionRecalibrator": "repair",
     "RegionStats": "estimation.region_stats",
     "Regret": "analysis.regret",

@@ -133,7 +133,7 @@ def test_the_sentence_names_the_losses_that_changed_and_how_little_is_in_common(
         "score": Estimate(0.0, pvalue=1.0),
     }
     told = str(Changes(1e-30, 0.2, 0.001, 0.05, loss))
-    assert told.startswith("The population and the losses changed: scores are distributed differently")
+    assert told.startswith("The population and the losses changed: scores have different distributions")
     assert "p < 1e-16" in told
-    assert "the grouping loss by +0.0300 [+0.0220, +0.0380]" in told
+    assert "the grouping loss changed by +0.0300 [+0.0220, +0.0380]" in told
     assert "overlap 5%" in told

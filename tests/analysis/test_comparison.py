@@ -198,9 +198,9 @@ def test_the_text_is_aligned_and_names_all(sample: Sample) -> None:
     blocks = str(compared(models, sample)).split("\n\n")
     assert len(blocks) == 3
     heads = [block.splitlines() for block in blocks[1:]]
-    assert all(line.startswith(("as given", "a long name", "b  ")) for line in heads[0])
+    assert all(line.startswith(("model", "a long name", "b  ")) for line in heads[0])
     assert [line.index("0.") for line in heads[0][1:]] == 2 * [heads[0][0].index("score")]
-    assert heads[1][0].startswith("less b")
+    assert heads[1][0].startswith("minus b")
 
 
 @pytest.mark.parametrize(

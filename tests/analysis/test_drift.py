@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import epiloss
-from epiloss.analysis.drift import Drift
+from epiloss.analysis.drift_result import Drift
 from epiloss.partition import Tree
 from epiloss.simulate import MultiClass, Problem, Sigmoid
 
@@ -318,9 +318,9 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             GOOD[:2],
             {},
             epiloss.DataError,
-            r"current data must be a tuple of three, got 2 entries\. Pass",
+            r"current data must be a tuple or a mapping, got 2 entries\. Pass",
         ),
-        (3, {}, epiloss.DataError, r"current data must be a tuple of three, got a int\. Pass"),
+        (3, {}, epiloss.DataError, r"current data must be a tuple or a mapping, got int\. Pass"),
         (
             {"y_true": GOOD[0], "y_prob": GOOD[1]},
             {},
@@ -331,7 +331,7 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             {"y_true": GOOD[0], "y_prob": GOOD[1], "X": GOOD[2], "weights": [1] * 4},
             {},
             epiloss.DataError,
-            r"perhaps sample_weight and clusters, got 'weights'",
+            r"optionally sample_weight, clusters, got 'weights'",
         ),
         (
             {"y_true": GOOD[0], "y_prob": GOOD[1], "X": GOOD[2], "sample_weight": [1, 2]},
@@ -350,7 +350,7 @@ GOOD = ([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.0], [1.0], [2.0], [3.0]])
             (*GOOD[:2], {"x0": list("abcd")}),
             {},
             epiloss.DataError,
-            r"column 'x0' .* one kind .* Convert",
+            r"column 'x0' of X must have the same type in both data sets, got .* Convert",
         ),
         ((GOOD[0], [0.1, 2, 0, 1], GOOD[2]), {}, epiloss.DataError, r"current data: scores must lie in"),
     ],

@@ -72,5 +72,5 @@ def test_a_loss_has_one_limit() -> None:
 def test_the_gate_holds_in_python_too(predictions: str) -> None:
     result = epiloss.audit_table(predictions, label="y", score="p", method="partition")
     assert [one.failed for one in checks(result, {"grouping": 0.005, "calibration": 0.1})] == [1, 0]
-    with pytest.raises(OptionError, match="one of grouping, calibration, score"):
+    with pytest.raises(OptionError, match="limits must be for grouping, calibration, score"):
         checks(result, {"brier": 0.1})

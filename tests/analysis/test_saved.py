@@ -143,5 +143,5 @@ def test_audits_of_other_tasks_or_rules_are_no_baseline() -> None:
     brier, log = (epiloss.audit(y, p, X, rule=rule, method="partition") for rule in ("brier", "log"))
     with pytest.raises(DataError, match="must have the rule of this audit, 'brier', got 'log'"):
         baseline_checks(brier, log)
-    with pytest.raises(OptionError, match="margin must be a number of at least 0"):
+    with pytest.raises(OptionError, match="margin must be a finite number of at least 0"):
         baseline_checks(brier, brier, margin=-1)

@@ -60,7 +60,7 @@ def test_without_a_change_there_is_no_alarm(quiet: epiloss.Tracking) -> None:
     assert quiet.alarms == ()
     assert not quiet.losses_changed
     assert not quiet.population_changed
-    assert quiet.verdict.startswith("No change found in 60 batches")
+    assert quiet.verdict.startswith("No change was found in 60 batches, neither")
     assert (quiet.changes["alarm"] == "").all()
     inside = (quiet.changes["low"] <= 0) & (quiet.changes["high"] >= 0)
     known = ~np.isnan(quiet.changes["change"])
@@ -181,13 +181,13 @@ def test_a_tracking_is_saved_read_back_and_drawn(changed: epiloss.Tracking, tmp_
 
 def test_what_cannot_be_tracked_is_told() -> None:
     before, after = draw(60, 1), draw(10, 2)
-    with pytest.raises(DataError, match="when must have a value for each of the 1,000 rows"):
+    with pytest.raises(DataError, match="when must have one value for each of the 1,000 rows"):
         epiloss.track(before.sample, after.sample, after.day[:-1])
     with pytest.raises(OptionError, match=r"by must be one of .* got 'year'"):
         epiloss.track(before.sample, after.sample, after.day, by="year")
-    with pytest.raises(OptionError, match="track has no use for 'n_bins'"):
+    with pytest.raises(OptionError, match="options of track must be among .*, got 'n_bins'"):
         epiloss.track(before.sample, after.sample, after.day, n_bins=5)
-    with pytest.raises(DataError, match="must hold dates to be put together by week"):
+    with pytest.raises(DataError, match="must hold dates to be grouped by week"):
         epiloss.track(before.sample, after.sample, after.day, by="week")
     with pytest.raises(DataError, match="at least 500 rows"):
         epiloss.track(draw(2, 1).sample, after.sample, after.day)
@@ -205,5 +205,5 @@ def test_moments_become_days_weeks_or_months() -> None:
         "value": ["2024-01-07T23", "2024-01-08T01", "2024-02-29T12"],
     }.items():
         assert read_periods(moments, by, 3, "when")[1] == names
-    with pytest.raises(DataError, match="must not be missing, got none at row 1"):
+    with pytest.raises(DataError, match="must not be missing, got no date at row 1"):
         read_periods(np.array(["2024-01-07", "NaT"], "datetime64[D]"), None, 2, "when")

@@ -39,7 +39,7 @@ EXCEPTIONS = {
     ("epiloss.auditing.result", "epiloss.repair"),
     ("epiloss.auditing.result", "epiloss.integrations"),
     ("epiloss.analysis.comparison", "epiloss.presentation"),
-    ("epiloss.analysis.drift", "epiloss.presentation"),
+    ("epiloss.analysis.drift_result", "epiloss.presentation"),
     ("epiloss.analysis.regret", "epiloss.presentation"),
     ("epiloss.analysis.tracking_result", "epiloss.presentation"),
     ("epiloss.repair.evaluate", "epiloss.presentation"),

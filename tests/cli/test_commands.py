@@ -104,7 +104,7 @@ def test_a_worse_model_fails_the_gate_only_where_one_is_asked_for(run: Run) -> N
     code, out, said = run(*command, "--fail-worse")
     assert code == 3
     assert "Gate failed: the grouping loss of p is significantly larger than that of q" in said
-    assert "less q" in out
+    assert "minus q" in out
     assert run(*command[:-1], "p", "--fail-worse")[0] == 0
 
 
@@ -204,7 +204,7 @@ def test_a_change_is_tracked_drawn_reported_and_fails_the_gate(log: str, run: Ru
     outputs = ("--chart", "t.png", "--report", "t.html", "--output", "t.json")
     code, out, said = run("track", log, *TRACK, "--until", "2024-02-15", *outputs, "--fail-worse")
     assert code == 3
-    assert "Gate failed: the outcomes changed: found at 2024-03-" in said
+    assert "Gate failed: outcomes changed (alarm at 2024-03-" in said
     assert "where ward is B" in out
     assert Path("t.png").read_bytes().startswith(b"\x89PNG")
     page = Path("t.html").read_text()

@@ -306,7 +306,7 @@ def for_name(name: str) -> Any:
         ("keras:resnet18", {}, "got 'keras:resnet18'"),
         (7, {}, "got 7"),
         ("hf:no/such-model", {}, "models are downloaded only on request"),
-        ("torchvision:resnet18", {"pretrained": "IMAGENET9"}, "weights of resnet18 are IMAGENET1K_V1"),
+        ("torchvision:resnet18", {"pretrained": "IMAGENET9"}, "one of the weights of resnet18, IMAGENET1K_V1"),
         ("torchvision:resnet17", {}, "torchvision has no model 'resnet17'"),
         ("timm:resnet17", {}, "timm has no model 'resnet17'"),
     ],
@@ -334,17 +334,17 @@ def nan_rows() -> tuple[Any, Any]:
     [
         (network(), nan_rows(), {}, DataError, "logits must be finite, got .nan, nan, nan. for row 100"),
         (network(), (rows()[0], rows()[1] + 1), {}, DataError, "classes 0 to 2 .* got 3 for row"),
-        (network(), (rows()[0], rows()[1] + 0.5), {}, DataError, "labels must be one whole number"),
-        (nn.Sequential(nn.Softmax(1)), rows(), {}, DataError, "no linear layer with 4 outputs"),
+        (network(), (rows()[0], rows()[1] + 0.5), {}, DataError, "labels must be one integer per row"),
+        (nn.Sequential(nn.Softmax(1)), rows(), {}, DataError, "must call a linear layer with 4 outputs"),
         (nn.Sequential(nn.Unflatten(1, (2, 2))), rows(), {}, DataError, r"got shape \(32, 2, 2\)"),
-        (network(), rows(), {"layer": "head"}, OptionError, "layer must name a part .* got 'head'"),
+        (network(), rows(), {"layer": "head"}, OptionError, "layer must be a layer of the model, got 'head'"),
         (network(), rows(), {"dtype": "int8"}, OptionError, "dtype must be 'float16' or 'float32'"),
         (network(), rows(), {"scores": "odds"}, OptionError, "or a function of logits, got 'odds'"),
         (network(), rows(), {"ids": ["a", "b"]}, DataError, "ids must have one entry for each"),
         (network(), (rows()[0] * 1e6, rows()[1]), {}, DataError, "Use dtype='float32'"),
-        (network(), (rows()[0] * 1e-9, rows()[1]), {"layer": "0"}, DataError, "must not vanish as"),
+        (network(), (rows()[0] * 1e-9, rows()[1]), {"layer": "0"}, DataError, "must not round to 0 as"),
         (network(), (rows()[0],), {}, DataError, "a batch must be .x, y."),
-        (network(), rows(0), {}, DataError, "the loader is empty"),
+        (network(), rows(0), {}, DataError, "the loader must have at least one batch"),
     ],
 )
 def test_what_is_wrong_is_told(
@@ -442,14 +442,14 @@ def test_another_model_or_loader_is_refused(
 def test_fewer_batches_than_there_were_are_refused(tmp_path: Path) -> None:
     stopped(tmp_path / "a.parquet")
     few = itertools.islice(loader(), 5)
-    with pytest.raises(DataError, match="the loader gave 5 batches where 16 had been extracted"):
+    with pytest.raises(DataError, match="the loader must have the 16 batches extracted .*, got 5"):
         epiloss.extract(network(), few, tmp_path / "a.parquet")
 
 
 def test_a_file_that_is_no_extraction_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_text("my thesis")
-    with pytest.raises(DataError, match="exists and is not an extraction"):
+    with pytest.raises(DataError, match="exists but is not an extraction"):
         epiloss.extract(network(), loader(), path)
     assert path.read_text() == "my thesis"
 

@@ -97,7 +97,7 @@ def test_wrong_thresholds_and_several_scores_are_refused(result: Audit) -> None:
     with pytest.raises(OptionError, match=r"thresholds must lie strictly between 0 and 1, got 1.0"):
         DecisionCurveDisplay.from_audit(result, thresholds=[0.5, 1.0], learned=False)
     several = MultiClass().sample(300)
-    with pytest.raises(OptionError, match="decision curve needs an audit of one score"):
+    with pytest.raises(OptionError, match="decision curve needs an audit of a single score"):
         DecisionCurveDisplay.from_predictions(several.y, several.scores, task="classwise")
 
 

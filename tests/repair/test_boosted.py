@@ -20,7 +20,7 @@ from epiloss.repair import additive
 from epiloss.repair.additive import Basis, Products, fit_ridges
 from epiloss.repair.boosted import BoostedCorrection, fit_boosted
 from epiloss.repair.saved import _is_tree
-from epiloss.repair.trees import predict_stages, weighed
+from epiloss.repair.trees import predict_stages, weighted_trees
 from epiloss.simulate import Sigmoid
 
 
@@ -127,7 +127,7 @@ def test_a_file_of_an_older_version_is_told_what_to_do(
     fitted[0].save(file)
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 1}))
     with pytest.raises(
-        epiloss.DataError, match=r"has schema 1, and this version reads 2\. Learn it again"
+        epiloss.DataError, match=r"has schema 1, but this version reads schema 2\. Fit it again"
     ):
         load_repair(file)
 
@@ -191,13 +191,13 @@ def test_a_weighted_sum_of_stages_is_one_list_of_trees() -> None:
     stages = predict_stages(trees, codes, (5, 20))
     np.testing.assert_array_equal(stages[:, 1], total(trees))
     np.testing.assert_array_equal(stages[:, 0], total(trees[:5]))
-    both = weighed(trees, (5, 20), np.array([0.5, 0.25]))
+    both = weighted_trees(trees, (5, 20), np.array([0.5, 0.25]))
     np.testing.assert_allclose(total(both), stages @ [0.5, 0.25], rtol=1e-10, atol=1e-12)
-    dropped = weighed(trees, (5, 20), np.array([0.5, 0.0]))
+    dropped = weighted_trees(trees, (5, 20), np.array([0.5, 0.0]))
     assert len(dropped) == 5
     np.testing.assert_allclose(total(dropped), 0.5 * stages[:, 0], rtol=1e-10, atol=1e-12)
-    assert len(weighed(trees, (5, 20), np.zeros(2))) == 0
-    assert (total(weighed(trees, (5, 20), np.zeros(2))) == 0).all()
+    assert len(weighted_trees(trees, (5, 20), np.zeros(2))) == 0
+    assert (total(weighted_trees(trees, (5, 20), np.zeros(2))) == 0).all()
 
 
 def test_a_repair_without_trees_is_saved(tmp_path: Path) -> None:

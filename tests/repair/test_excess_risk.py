@@ -88,7 +88,7 @@ def test_deferring_rows_of_the_bundled_data_saves_more_than_by_the_score(tmp_pat
 
 def test_several_scores_and_costs_that_are_none_are_refused() -> None:
     sample = MultiClass().sample(300)
-    with pytest.raises(OptionError, match="excess_risk needs an audit of one score"):
+    with pytest.raises(OptionError, match="excess_risk needs an audit of a single score"):
         epiloss.audit(sample.y, sample.scores, task="classwise", method="partition").excess_risk()
     one = Sigmoid().sample(300)
     result = epiloss.audit(one.y, one.scores)

@@ -47,11 +47,11 @@ def test_clusters_are_the_rows_that_count() -> None:
 def test_it_says_that_rows_are_few() -> None:
     sample = NULL.sample(300)
     result = epiloss.audit(sample.y, sample.scores, sample.X, n_bins=5).repair()
-    assert "150 rows are too few to tell" in str(result)
+    assert "150 rows are too few to find a correction" in str(result)
     assert result.to_dict()["note"] == result.note
     step = Sigmoid(perturbation="step").sample(1_000)
     result = epiloss.audit(step.y, step.scores, step.X, n_bins=5).repair()
-    assert "learned from 500 rows, which are few" in result.note
+    assert "fitted to only 500 rows" in result.note
 
 
 def test_of_many_rows_it_says_nothing() -> None:

@@ -151,7 +151,7 @@ def test_columns_come_in_any_order_and_new_categories_are_no_error() -> None:
     )
     new = {**columns, "side": np.array(["elsewhere"] * 1_500, object)}
     assert np.isfinite(repair.predict(sample.scores, new)).all()
-    with pytest.raises(epiloss.DataError, match="columns that were learned from, got no column 'age'"):
+    with pytest.raises(epiloss.DataError, match="columns that were used for learning, got no column 'age'"):
         repair.predict(sample.scores, {"other": sample.X[:, 1], "side": columns["side"]})
 
 
@@ -281,11 +281,11 @@ def test_further_columns_are_ignored_and_a_missing_one_is_named(method: str) -> 
     for name in columns:
         fewer = {one: values for one, values in more.items() if one != name}
         with pytest.raises(
-            epiloss.DataError, match=f"columns that were learned from, got no column '{name}'"
+            epiloss.DataError, match=f"columns that were used for learning, got no column '{name}'"
         ):
             repair.predict(sample.scores, fewer)
     matrix = RegionRecalibrator(method).fit(sample.y, sample.scores, sample.X)
-    with pytest.raises(epiloss.DataError, match="the 2 columns that were learned from, got 3"):
+    with pytest.raises(epiloss.DataError, match="the 2 columns that were used for learning, got 3"):
         matrix.predict(sample.scores, np.column_stack([sample.X, sample.X[:, 0]]))
 
 
@@ -413,7 +413,7 @@ def test_missing_values_and_logits_give_the_repair_of_complete_probabilities(met
     assert np.abs(expected - scores).max() > 0.05
     with pytest.raises(epiloss.DataError, match="scores must not be missing"):
         RegionRecalibrator(method).fit(sample.y, gaps, sample.X, logits=True)
-    with pytest.raises(epiloss.DataError, match="looks like logits"):
+    with pytest.raises(epiloss.DataError, match="look like logits"):
         RegionRecalibrator(method).fit(sample.y, logits, sample.X)
 
 

@@ -266,7 +266,7 @@ def test_a_hugging_face_data_set_is_streamed(folder: Path, expected: Any, tmp_pa
 def test_a_metric_tracks_the_losses_over_batches_and_ranks() -> None:
     import torch
 
-    from epiloss.analysis.tracking import RegionPlan
+    from epiloss.analysis.region_plan import RegionPlan
     from epiloss.integrations.torchmetrics import GroupingLossMetric
 
     learn, *batches = (Sigmoid(perturbation="step").sample(3_000, random_state=i) for i in range(5))

@@ -1,1 +1,1 @@
-"""What else can be asked: comparisons, drift, tracking, the cost of decisions, gates."""
+"""Comparisons of models, drift, tracking over time, the cost of decisions, and gates."""

@@ -1,7 +1,7 @@
-"""What is watched over time: groups of rows, fixed on the reference, in words.
+"""The groups of rows that are monitored over time. They are defined on the reference.
 
-Each way to divide the rows (by score, by each column) puts every row into one cell, so that sums of a
-batch are one count for each way.
+A division of the rows (by score, or by a column) assigns each row to one cell, so that the sums of a
+batch over all cells need one count for each division.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 from epiloss.input.problem import Groups
 from epiloss.number_format import rate_spec
-from epiloss.partition.descriptions import Step, rule_of
+from epiloss.partition.descriptions import Step, describe
 
-LEAST_ROWS, LEAST_SHARE = 50, 0.01  # of a cell in the reference; smaller ones are pooled
-MOST_COLUMNS = 50  # of features that are watched one by one
+LEAST_ROWS, LEAST_SHARE = 50, 0.01  # of a cell in the reference; smaller cells are pooled
+MOST_COLUMNS = 50  # data with more features are not monitored column by column
 _LEVELS, _QUARTERS = 5, 4
 _OTHER = "another value"
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to divide rows: into ranges of a number, or into values of a category.
+class Division:
+    """A division of the rows, by ranges of a number or by values of a category.
 
-    ``edges`` are the upper ends of ranges; ``cell_of`` gives the cell of each category, and all that it
-    does not know go into the last cell.
+    ``edges`` are the upper ends of the ranges. ``cell_of`` maps categories to cells; unknown categories
+    belong to the last cell.
     """
 
     kind: str  # "all", "score" or "column"
@@ -38,11 +38,11 @@ class Way:
     edges: Floats | None = None
     cell_of: Codes | None = None
     column: int | str | None = None
-    values: tuple[str, ...] = ()  # of subgroups, by which they are found again
+    values: tuple[str, ...] = ()  # names of the subgroups
 
     @property
     def n_cells(self) -> int:
-        """The number of cells, that of missing or unknown values included."""
+        """The number of cells, including that of missing or unknown values."""
         return len(self.names)
 
     def cells(self, values: Floats) -> Codes:
@@ -51,7 +51,7 @@ class Way:
         if self.edges is not None:
             cells = np.searchsorted(self.edges, values, side="left").astype(np.int64)
         else:
-            assert self.cell_of is not None  # a way has the one or the other
+            assert self.cell_of is not None  # a division has either edges or cell_of
             known = (values >= 0) & (values < len(self.cell_of))
             place = np.where(known & ~missing, values, 0).astype(np.int64)
             cells = np.where(known & ~missing, self.cell_of[place], self.n_cells - 1)
@@ -59,56 +59,53 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """All ways in which the rows of a problem are divided."""
+class Divisions:
+    """All divisions of the rows of a problem."""
 
-    ways: tuple[Way, ...]
+    divisions: tuple[Division, ...]
 
     @property
     def names(self) -> list[str]:
-        """The cells in words."""
-        return [name for way in self.ways for name in way.names]
-
-    @property
-    def way_of(self) -> Codes:
-        """The way that each cell belongs to."""
-        return np.repeat(np.arange(len(self.ways)), [way.n_cells for way in self.ways])
+        """The descriptions of all cells."""
+        return [name for division in self.divisions for name in division.names]
 
     def cells(self, scores: Floats, features: Features, subgroups: Mapping[str, Groups]) -> list[Codes]:
-        """Return the cells of rows, for each way."""
+        """Return the cells of rows, for each division."""
         found = []
-        for way in self.ways:
-            if way.kind == "all":
+        for division in self.divisions:
+            if division.kind == "all":
                 found.append(np.zeros(len(scores), np.int64))
-            elif way.kind == "score":
-                found.append(way.cells(scores))
-            elif isinstance(way.column, int):
-                found.append(way.cells(np.asarray(features.column(way.column), float)))
+            elif division.kind == "score":
+                found.append(division.cells(scores))
+            elif isinstance(division.column, int):
+                found.append(division.cells(np.asarray(features.column(division.column), float)))
             else:
-                groups = subgroups[str(way.column)]
-                place = {name: k for k, name in enumerate(way.values)}
+                groups = subgroups[str(division.column)]
+                place = {name: k for k, name in enumerate(division.values)}
                 table = [place.get(name, len(place)) for name in groups.names]
                 found.append(np.array(table, np.int64)[groups.codes])
         return found
 
 
-def learn_ways(scores: Floats, features: Features, subgroups: Mapping[str, Groups]) -> Ways:
-    """Return the ways to divide rows like those of the reference."""
-    ways = [Way("all", ("all rows",), edges=np.zeros(0))]
+def learn_divisions(scores: Floats, features: Features, subgroups: Mapping[str, Groups]) -> Divisions:
+    """Return the divisions that the rows of the reference define."""
+    divisions = [Division("all", ("all rows",), edges=np.zeros(0))]
     edges = _edges(scores, _LEVELS)
     if len(edges):
-        ways.append(Way("score", _score_names(edges), edges=edges))
+        divisions.append(Division("score", _score_names(edges), edges=edges))
     if features.n_columns <= MOST_COLUMNS:
         found = [_of_column(features, j) for j in range(features.n_columns)]
-        ways += [way for way in found if way is not None]
-    ways += [_of_groups(name, groups) for name, groups in subgroups.items()]
-    return Ways(tuple(way for way in ways if way.n_cells > 1 or way.kind == "all"))
+        divisions += [division for division in found if division is not None]
+    divisions += [_of_groups(name, groups) for name, groups in subgroups.items()]
+    return Divisions(
+        tuple(division for division in divisions if division.n_cells > 1 or division.kind == "all")
+    )
 
 
 def _edges(values: Floats, n: int, *, tidy: bool = True) -> Floats:
-    """Return the inner ends of ranges that hold about equally many values, each with enough.
+    """Return the boundaries between ranges of about equally many values, none with too few.
 
-    Ends that are ``tidy`` have few digits.
+    ``tidy`` boundaries are rounded to few digits.
     """
     known = values[~np.isnan(values)]
     if not len(known):
@@ -136,19 +133,19 @@ def _score_names(edges: Floats) -> tuple[str, ...]:
     return (f"scores up to {shown[0]}", *inner, f"scores above {shown[-1]}")
 
 
-def _of_column(features: Features, j: int) -> Way | None:
+def _of_column(features: Features, j: int) -> Division | None:
     values = np.asarray(features.column(j), float)
     if j in features.categories:
         return _of_categories(features, j, values)
     edges = _edges(values, _QUARTERS, tidy=j not in features.dtypes)
     if not len(edges):
         return None
-    names = tuple(str(rule_of(path, features)) for path in _paths(j, edges))
-    return Way("column", (*names, f"{features.names[j]} is missing"), edges=edges, column=j)
+    names = tuple(str(describe(path, features)) for path in _paths(j, edges))
+    return Division("column", (*names, f"{features.names[j]} is missing"), edges=edges, column=j)
 
 
 def _paths(j: int, edges: Floats) -> list[list[Step]]:
-    """Return the splits that lead to each range; missing values go the other way."""
+    """Return the splits that define each range and exclude missing values."""
     ends = [-np.inf, *edges.tolist(), np.inf]
     paths = []
     for low, high in pairwise(ends):
@@ -158,7 +155,7 @@ def _paths(j: int, edges: Floats) -> list[list[Step]]:
     return paths
 
 
-def _of_categories(features: Features, j: int, values: Floats) -> Way | None:
+def _of_categories(features: Features, j: int, values: Floats) -> Division | None:
     names, title = features.categories[j], features.names[j]
     known = values[~np.isnan(values)].astype(np.int64)
     n = np.bincount(known, minlength=len(names))
@@ -167,13 +164,13 @@ def _of_categories(features: Features, j: int, values: Floats) -> Way | None:
         return None
     cell_of = np.full(len(n), len(kept), np.int64)
     cell_of[kept] = np.arange(len(kept))
-    told = tuple(f"{title} is {names[k]}" for k in kept)
-    return Way("column", (*told, f"{title} is {_OTHER}"), cell_of=cell_of, column=j)
+    titles = tuple(f"{title} is {names[k]}" for k in kept)
+    return Division("column", (*titles, f"{title} is {_OTHER}"), cell_of=cell_of, column=j)
 
 
-def _of_groups(name: str, groups: Groups) -> Way:
+def _of_groups(name: str, groups: Groups) -> Division:
     n = np.bincount(groups.codes, minlength=len(groups.names))
     kept = np.flatnonzero(n >= max(LEAST_ROWS, LEAST_SHARE * len(groups.codes)))
-    told = tuple(f"{name} is {groups.names[k]}" for k in kept)
+    titles = tuple(f"{name} is {groups.names[k]}" for k in kept)
     values = tuple(groups.names[k] for k in kept)
-    return Way("column", (*told, f"{name} is {_OTHER}"), column=name, values=values)
+    return Division("column", (*titles, f"{name} is {_OTHER}"), column=name, values=values)

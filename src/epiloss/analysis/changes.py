@@ -1,19 +1,19 @@
-"""What changed between two data sets: the population, the labels at equal features, or both.
+"""Tests for what changed between two data sets: the population, the labels at equal features, or both.
 
-All rows are pooled; ``D`` says which data set a row is of. Three questions are answered apart:
+All rows are pooled, and ``D`` indicates the data set of a row. Three tests are made:
 
-- Did the scores change? Means of polynomials of the score's rank are compared.
+- Did the distribution of the scores change? The means of polynomials of the score's rank are compared.
 - Did the features change at equal scores? Twin learners predict ``D`` beyond the score.
-- Did the labels change at equal scores *and* features? With ``m = E[Y | S, X]`` and
-  ``pi = E[D | S, X]``, both predicted for rows not learned from, the product ``(Y - m)(D - pi)`` has
-  mean ``pi (1 - pi) (Q_current - Q_reference)`` given ``S`` and ``X``: 0 everywhere unless the labels
-  change, whatever the populations are. Errors of the two predictions enter only as a product
-  (generalised covariance: Shah and Peters, 2020). Its mean, its course over the score, and what twin
-  learners predict of it beyond the score are tested.
+- Did the labels change at equal scores *and* features? With cross-fitted predictions of
+  ``m = E[Y | S, X]`` and ``pi = E[D | S, X]``, the product ``(Y - m)(D - pi)`` has the mean
+  ``pi (1 - pi) (Q_current - Q_reference)`` given ``S`` and ``X``. It is 0 everywhere unless the labels
+  change, for all populations. The errors of the two predictions enter only as a product (generalised
+  covariance measure: Shah and Peters, 2020). The test combines its mean, its dependence on the score,
+  and what twin learners predict of it beyond the score.
 
-Reference rows weighted by ``pi`` and current rows by ``1 - pi`` have one and the same population, that
-which both data sets have in common (overlap weights: Li, Morgan and Zaslavsky, 2018). Losses that differ
-between them have changed themselves.
+Reference rows weighted by ``pi`` and current rows weighted by ``1 - pi`` have the same population, the
+one that both data sets have in common (overlap weights: Li, Morgan and Zaslavsky, 2018). A difference of
+the losses between them is not due to the population.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from epiloss.number_format import loss_spec
 from epiloss.scoring import Brier
 
 LEVEL = 0.05
-_DEGREE = 4  # of the polynomials that distributions of scores are compared by
-_LEAST = 0.01  # probability of either data set that a row has
-_SMALLEST = 1e-16  # p-value that is told
-_FEW_ALIKE = 0.2  # overlap, below which a change of the labels is hard to see
+_DEGREE = 4  # of the polynomials by which distributions of scores are compared
+_LEAST_PROBABILITY = 0.01  # of a row to belong to either data set
+_SMALLEST_PVALUE = 1e-16  # smaller p-values are printed as "< 1e-16"
+_LITTLE_OVERLAP = 0.2  # below this, a change of the labels is hard to detect
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,27 @@ class Changes:
     Attributes
     ----------
     pvalue_scores : float
-        P-value of equal distributions of the scores.
+        P-value of the hypothesis that the scores have the same distribution.
     pvalue_features : float
-        P-value of equal distributions of the features among rows of equal scores.
+        P-value of the hypothesis that the features have the same distribution at equal scores.
     pvalue_labels : float
-        P-value of equal rates of the labels among rows of equal scores and features.
+        P-value of the hypothesis that the labels have the same rates at equal scores and features.
     overlap : float
-        The share of the rows that the common population is worth: 1 for equal populations, near 0 where
-        hardly any row of one data set could be of the other.
+        How much the populations overlap: 1 if they are equal, near 0 if hardly any row of one data set
+        could belong to the other.
     differences : mapping of str to Estimate
-        The current losses less those of the reference, both on their common population.
+        The current losses minus those of the reference, both on the common population.
 
     See Also
     --------
-    epiloss.Drift : has it as ``drift.changes``.
+    epiloss.Drift : contains it as ``changes``.
 
     Examples
     --------
     >>> Changes(0.001, 0.4, 0.7, 0.9).to_dict()["kind"]
     'population'
     >>> print(Changes(0.6, 0.4, 0.3, 1.0))
-    No change was found, neither in the population nor in the losses.
+    No change was found in the population or in the losses.
     """
 
     pvalue_scores: float
@@ -85,19 +85,19 @@ class Changes:
 
     @property
     def pvalue_population(self) -> float:
-        """P-value of equal populations, for two tests at once."""
+        """P-value of the hypothesis of equal populations, adjusted for two tests."""
         return min(1.0, 2 * min(self.pvalue_scores, self.pvalue_features))
 
     @property
     def kind(self) -> str:
-        """What changed, at 5%: "nothing", "population", "losses" or "both"."""
+        """What changed at the 5% level: "nothing", "population", "losses" or "both"."""
         population, losses = self.pvalue_population <= LEVEL, self.pvalue_labels <= LEVEL
         return {(False, False): "nothing", (True, False): "population", (False, True): "losses"}.get(
             (population, losses), "both"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, with the kind and the sentence.
+        """Return the fields by name, with the kind and the summary.
 
         Returns
         -------
@@ -105,62 +105,65 @@ class Changes:
             By the names of the attributes.
         """
         differences = {name: one.to_dict() for name, one in self.differences.items()}
-        told = {"kind": self.kind, "sentence": str(self)}
-        return {**vars(self), "pvalue_population": self.pvalue_population, **told} | {
+        summary = {"kind": self.kind, "sentence": str(self)}
+        return {**vars(self), "pvalue_population": self.pvalue_population, **summary} | {
             "differences": differences
         }
 
     def __str__(self) -> str:
-        at_equal = f"at equal scores and features (p {_said(self.pvalue_labels)})"
-        labels, same = f"labels have other rates {at_equal}", f"labels have equal rates {at_equal}"
-        moved = f"{self._moved()} (p {_said(self.pvalue_population)})"
-        told = {
-            "nothing": "No change was found, neither in the population nor in the losses.",
-            "population": f"The population changed: {moved}. The losses did not, it seems: {same}.",
-            "losses": f"The losses changed: {labels}. No change of the population was found.",
-            "both": f"The population and the losses changed: {moved}, and {labels}.",
+        population = f"{self._population()} (p {_shown(self.pvalue_population)})"
+        at_equal = "at equal scores and features, the rates of the labels"
+        pvalue = f"(p {_shown(self.pvalue_labels)})"
+        sentences = {
+            "nothing": "No change was found in the population or in the losses.",
+            "population": f"The population changed: {population}. No change of the losses was found: "
+            f"{at_equal} do not differ significantly {pvalue}.",
+            "losses": f"The losses changed: {at_equal} differ {pvalue}. No change of the population was "
+            "found.",
+            "both": f"The population and the losses changed: {population}, and {at_equal} differ "
+            f"{pvalue}.",
         }
-        return told[self.kind] + self._changed_losses() + self._apart()
+        return sentences[self.kind] + self._changed_losses() + self._little_overlap()
 
-    def _moved(self) -> str:
-        """Say what of the population changed."""
+    def _population(self) -> str:
+        """Say which distributions differ."""
         scores, features = (2 * one <= LEVEL for one in (self.pvalue_scores, self.pvalue_features))
-        what = "scores are" if scores else "at equal scores, features are"
+        what = "scores have" if scores else "at equal scores, features have"
         if scores and features:
-            what = "scores, and features at equal scores, are"
-        return f"{what} distributed differently"
+            what = "scores, and features at equal scores, have"
+        return f"{what} different distributions"
 
     def _changed_losses(self) -> str:
-        """Name the losses that changed on the common population, where the labels did."""
+        """Name the losses that changed on the common population, if the labels did."""
         if self.pvalue_labels > LEVEL:
             return ""
         spec = loss_spec(*(one.value for one in self.differences.values()), least=4)
         found = [
-            f"the {name.replace('_', ' ')} by {one:+{spec}}"
+            f"the {name.replace('_', ' ')} changed by {one:+{spec}}"
             for name, one in self.differences.items()
             if one.pvalue is not None and one.pvalue <= LEVEL
         ]
-        return f" On a common population this changed {' and '.join(found)}." if found else ""
+        return f" On the common population, {' and '.join(found)}." if found else ""
 
-    def _apart(self) -> str:
-        if self.overlap >= _FEW_ALIKE:
+    def _little_overlap(self) -> str:
+        if self.overlap >= _LITTLE_OVERLAP:
             return ""
         overlap = percent(round(self.overlap, 2))
         return (
-            f" The data sets have little in common (overlap {overlap}): a change of the losses is hard "
-            "to see."
+            f" The populations have little in common (overlap {overlap}), so a change of the losses is "
+            "hard to detect."
         )
 
 
-def _said(pvalue: float) -> str:
-    return f"= {pvalue:.2g}" if pvalue >= _SMALLEST else f"< {_SMALLEST:g}"
+def _shown(pvalue: float) -> str:
+    return f"= {pvalue:.2g}" if pvalue >= _SMALLEST_PVALUE else f"< {_SMALLEST_PVALUE:g}"
 
 
 @dataclass(frozen=True)
 class CommonPopulation:
-    """The tests, and the weights by which either data set is the population that both have in common.
+    """The tests, and the weights that turn each data set into the common population.
 
-    ``score`` is the difference of the scores there, or None where it is infinite.
+    ``score`` is the difference of the scores on that population, or None if it is infinite.
     """
 
     changes: Changes
@@ -169,7 +172,7 @@ class CommonPopulation:
 
 
 def common_population(old: BinaryProblem, new: BinaryProblem, options: Options) -> CommonPopulation:
-    """Compare the populations and the labels of two data sets with features."""
+    """Test the populations and the labels of two data sets for changes."""
     rows = pooled(old, new)
     n_old = len(old.labels)
     is_new = np.zeros(len(rows.labels))
@@ -205,10 +208,10 @@ def common_population(old: BinaryProblem, new: BinaryProblem, options: Options) 
 def _score_difference(
     rows: BinaryProblem, rate: Floats, surprise: Floats, weight: Floats, level: float
 ) -> Estimate | None:
-    """Return how much larger current scores are at equal scores and features.
+    """Return the difference of the mean losses at equal scores and features.
 
-    What rows of a score and features lose in the mean of both data sets is taken off, so that an error
-    of either prediction counts only times that of the other.
+    The expected loss of each row is subtracted, so that the errors of the two predictions enter only as
+    a product.
     """
     beyond = rows.rule.loss(rows.scores, rows.labels) - rows.rule.expected(rows.scores, rate)
     if not np.isfinite(beyond).all():
@@ -223,17 +226,17 @@ def _number(pvalue: float | None) -> float:
 
 
 def _predicted(rows: BinaryProblem, labels: Floats, found: CrossfitBound) -> Floats:
-    """Return the predictions for rows that models have not seen: their mean given the score and more."""
-    assert found.prediction is not None  # twins predict
+    """Return cross-fitted predictions: the mean given the score, plus what the learners add to it."""
+    assert found.prediction is not None  # twin learners always predict
     order = np.argsort(rows.scores, kind="stable")
     weights = None if rows.weights is None else rows.weights[order]
     mean = np.empty(len(order))
     mean[order] = ScoreBasis.of(rows.scores[order], weights).mean(labels[order][None])[0]
-    return np.clip(mean + found.prediction, _LEAST, 1 - _LEAST)
+    return np.clip(mean + found.prediction, _LEAST_PROBABILITY, 1 - _LEAST_PROBABILITY)
 
 
 def _polynomials(scores: Floats, weight: Floats) -> Floats:
-    """Return orthogonal polynomials of the scores' ranks (rows, degree + 1), the first one constant."""
+    """Return orthogonal polynomials (rows, degree + 1) of the ranks; the first is constant."""
     value, code = np.unique(scores, return_inverse=True)
     mass = np.bincount(code, weight, len(value))
     rank = (np.cumsum(mass) - mass / 2) / mass.sum()
@@ -242,16 +245,16 @@ def _polynomials(scores: Floats, weight: Floats) -> Floats:
 
 
 def _contrast(is_new: Floats, weight: Floats) -> Floats:
-    """Return what makes weighted sums of rows the difference of the means of both data sets."""
+    """Return factors by which a weighted mean becomes the difference of the data sets' means."""
     total = float(weight.sum())
     sums = [float(weight[is_new == k].sum()) for k in (0, 1)]
     return np.where(is_new > 0, total / sums[1], -total / sums[0])
 
 
 def _wald(values: Floats, weight: Floats, clusters: Codes | None) -> float:
-    """Return the p-value of means (of columns) that are all 0; rows of one cluster count together."""
+    """Return the p-value of the hypothesis that the means of all columns are 0, given the clusters."""
     if not values.shape[1]:
-        return 1.0  # all scores are equal
+        return 1.0  # all scores are equal, so there is nothing to compare
     terms = (weight / weight.sum())[:, None] * values
     mean = terms.sum(axis=0)
     spread = terms - (weight / weight.sum())[:, None] * mean
@@ -263,7 +266,7 @@ def _wald(values: Floats, weight: Floats, clusters: Codes | None) -> float:
 
 
 def _overlap(membership: Floats, weight: Floats) -> float:
-    """Return ``E[pi (1 - pi)]`` over what it is where populations are equal."""
+    """Return ``E[pi (1 - pi)]`` divided by its value for equal populations."""
     share = weight / weight.sum()
     mean = float(share @ membership)
     return float(share @ (membership * (1 - membership))) / (mean * (1 - mean))

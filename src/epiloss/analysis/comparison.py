@@ -1,4 +1,4 @@
-"""Several models on the same rows: which is better, and in which part of the score."""
+"""Comparison of several models on the same rows, loss by loss."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import limited_threads
+from epiloss.analysis.wording import rule_title
 from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit_rows
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from epiloss.presentation.plot.comparison import ComparisonDisplay
 
 _LEDGER = (*LOSSES, "remainder")
-_AGAIN = "_recalibrated"
+_RECALIBRATED = "_recalibrated"
 
 
 @dataclass(frozen=True)
 class Comparison(SavedAsJson, SavedAsPage):
-    """The audits of several models, the best score first, and how each differs from the baseline.
+    """Audits of several models, ordered by score, and their differences from a baseline.
 
     Attributes
     ----------
@@ -37,7 +38,7 @@ class Comparison(SavedAsJson, SavedAsPage):
     table : Table
         The losses of each model, with intervals.
     differences : Table
-        A row for each other model and loss: the model's loss less the baseline's, so that a positive
+        A row for each other model and loss: the model's loss minus the baseline's. A positive
         difference means that the model is worse.
     audits : mapping of str to Audit
         The audit of each model.
@@ -63,7 +64,7 @@ class Comparison(SavedAsJson, SavedAsPage):
     audits: Mapping[str, Audit] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything as plain Python values; numbers that are not finite become None.
 
         Returns
         -------
@@ -177,7 +178,7 @@ def compare(
     >>> bool(result.differences["difference"][2] > 0.02), bool(result.differences["pvalue"][2] < 0.001)
     (True, True)
     """
-    # read once, so that all models are audited on the same splits
+    # options are read once, so that all models are audited on the same splits
     own = ("baseline", "subgroups", "sample_weight", "clusters", "display")
     chosen = read_options(options, "compare", own)
     _check_models(models, baseline, y_true)
@@ -188,7 +189,7 @@ def compare(
 
 
 def compared(audits: Mapping[str, Audit], baseline: str | None = None) -> Comparison:
-    """Compare audits of the same rows, each perhaps with features of its own.
+    """Compare audits of the same rows; their features may differ.
 
     Examples
     --------
@@ -268,9 +269,9 @@ def _differences(audits: Mapping[str, Audit], baseline: str) -> Table:
 
 
 def _versions(audits: Mapping[str, Audit]) -> list[tuple[str, list[Audit]]]:
-    """Return the audits of the scores as given and, where there are any, of the recalibrated."""
-    again = [one.recalibrated for one in audits.values() if one.recalibrated is not None]
-    return [("", list(audits.values())), *([(_AGAIN, again)] if again else [])]
+    """Return the audits of the given scores and, if there are any, of the recalibrated scores."""
+    recalibrated = [one.recalibrated for one in audits.values() if one.recalibrated is not None]
+    return [("", list(audits.values())), *([(_RECALIBRATED, recalibrated)] if recalibrated else [])]
 
 
 def _numbers(estimates: Sequence[Estimate], attribute: str) -> Any:
@@ -281,21 +282,25 @@ def _numbers(estimates: Sequence[Estimate], attribute: str) -> Any:
 def _text(comparison: Comparison) -> list[str]:
     first = next(iter(comparison.audits.values()))
     level = percent(first.confidence_level)
-    lines = [f"{first.task} task, rule {first.rule}, {first.n_samples:,} rows, {level} intervals"]
+    rule = rule_title(first.rule)
+    lines = [f"{first.task} task, {rule}, {first.n_samples:,} rows, {level} intervals"]
     spec = loss_spec(*(one.score.value for one in comparison.audits.values()))
-    for suffix, parts in _versions(comparison.audits):
+    versions = _versions(comparison.audits)
+    for suffix, parts in versions:
         cells = [
             [name, *(f"{getattr(part, loss):{spec}}" for loss in _LEDGER)]
             for name, part in zip(comparison.audits, parts, strict=True)
         ]
         titles = [loss_title(loss, first) for loss in _LEDGER]
-        lines += ["", *aligned([["recalibrated" if suffix else "as given", *titles], *cells])]
+        heading = "recalibrated" if suffix else "as given" if len(versions) > 1 else "model"
+        lines += ["", *aligned([[heading, *titles], *cells])]
     table = comparison.differences
     if not len(table):
         return lines
-    rows = [[f"less {comparison.baseline}", "loss", "difference", "p-value"]]
+    rows = [[f"minus {comparison.baseline}", "loss", "difference", "p-value"]]
     for name, loss, *numbers, pvalue in zip(*(table[column] for column in table), strict=True):
-        known = np.isfinite(numbers[0])  # a score that is infinite differs by no number
+        known = np.isfinite(numbers[0])  # the difference of infinite scores is not a number
         shown = [f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"] if known else ["", ""]
         rows.append([name, loss.replace("_", " "), *shown])
-    return [*lines, "", *aligned(rows)]
+    note = f"A positive difference means that the model is worse than {comparison.baseline}."
+    return [*lines, "", *aligned(rows), note]

@@ -1,24 +1,23 @@
-"""One model on two data sets: whether its losses changed."""
+"""Drift: tests whether the losses of a model differ between two data sets."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from epiloss._random import stream, streams
-from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
 from epiloss._threads import limited_threads
 from epiloss._typing import Floats
-from epiloss.analysis.changes import Changes, common_population
+from epiloss.analysis.changes import common_population
+from epiloss.analysis.drift_result import Drift, SampleLosses
 from epiloss.analysis.two_samples import read_two_samples
 from epiloss.auditing.differences import LOSSES
-from epiloss.errors import OptionError, Remark
-from epiloss.estimate import Estimate, percent
+from epiloss.errors import OptionError
+from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.run import is_possible
 from epiloss.estimation.inference import difference_estimate, normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import cell_of
@@ -30,174 +29,25 @@ from epiloss.estimation.splits import Fold, split_folds
 from epiloss.estimation.twins.estimate import twin
 from epiloss.estimation.twins.judges import MOST_LEARNING
 from epiloss.input.tasks import BinaryProblem, binary_problems
-from epiloss.number_format import loss_spec
 from epiloss.partition import Partition, pool_small_regions
-from epiloss.table import aligned
 
 _TASKS = ("binary", "top-label")
-_WIDE = 100  # characters of a line
 Sample: TypeAlias = Sequence[Any] | Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class SampleLosses:
-    """The losses of one of the two data sets.
-
-    Attributes
-    ----------
-    n_evaluated : int
-        The number of rows that are evaluated.
-    score, calibration_loss, grouping_loss : Estimate
-        The losses; the grouping loss by regions is a lower bound.
-
-    See Also
-    --------
-    epiloss.Drift : has one for each data set.
-
-    Examples
-    --------
-    >>> loss = Estimate(0.1)
-    >>> SampleLosses(100, loss, loss, loss).to_dict()["n_evaluated"]
-    100
-    """
-
-    n_evaluated: int
-    score: Estimate
-    calibration_loss: Estimate
-    grouping_loss: Estimate
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name.
-
-        Returns
-        -------
-        dict
-            By the names of the attributes.
-        """
-        losses = {name: getattr(self, name).to_dict() for name in LOSSES}
-        return {"n_evaluated": self.n_evaluated, **losses}
-
-
-@dataclass(frozen=True)
-class Drift(SavedAsJson, SavedAsPage):
-    """The losses of two data sets in the same regions, and how they differ.
-
-    Attributes
-    ----------
-    reference, current : SampleLosses
-        The losses of each data set.
-    difference : mapping of str to Estimate
-        The current losses less those of the reference, with intervals and p-values.
-    task, rule, method : str
-        What was evaluated, and how the grouping loss is estimated.
-    n_regions : int
-        The number of regions.
-    confidence_level : float
-        The level of all intervals.
-    remarks : tuple of Remark
-        Notes on the data and the result.
-    changes : Changes or None
-        What changed: the population, the losses, or both, and the differences of the losses on the
-        population that both data sets have in common. None for fewer than 100 rows.
-
-    See Also
-    --------
-    drift : returns it.
-
-    Examples
-    --------
-    >>> import epiloss
-    >>> one, two = (epiloss.simulate.Sigmoid().sample(1_000, random_state=i) for i in range(2))
-    >>> result = epiloss.drift((one.y, one.scores, one.X), (two.y, two.scores, two.X))
-    >>> sorted(result.difference), result.to_dict()["current"]["n_evaluated"]
-    (['calibration_loss', 'grouping_loss', 'score'], 1000)
-    """
-
-    task: str
-    rule: str
-    reference: SampleLosses
-    current: SampleLosses
-    difference: Mapping[str, Estimate]
-    n_regions: int
-    confidence_level: float
-    remarks: tuple[Remark, ...] = field(default=())
-    method: str = "partition"  # how the grouping loss is estimated
-    changes: Changes | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
-
-        Returns
-        -------
-        dict
-            By the names of the attributes.
-        """
-        plain = {
-            "schema": SCHEMA,
-            **vars(self),
-            "remarks": [remark.to_dict() for remark in self.remarks],
-        }
-        plain |= {"reference": self.reference.to_dict(), "current": self.current.to_dict()}
-        plain["changes"] = None if self.changes is None else self.changes.to_dict()
-        plain["difference"] = {name: part.to_dict() for name, part in self.difference.items()}
-        finite: dict[str, Any] = for_json(plain)
-        return finite
-
-    def _page(self, **about: Any) -> str:
-        from epiloss.presentation.report import drift_page
-
-        return drift_page(self, **about)
-
-    def __str__(self) -> str:
-        spec = loss_spec(*(part.score.value for part in (self.reference, self.current)))
-        rows = [["", "reference", "current", "difference", "p-value"]]
-        for name, change in self.difference.items():
-            before, after = (getattr(part, name) for part in (self.reference, self.current))
-            ends = [f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", _pvalue(change)]
-            rows.append([self._title(name), *ends])
-        headline = (
-            f"{self.task} task, rule {self.rule}, {self.reference.n_evaluated:,} reference rows and "
-            f"{self.current.n_evaluated:,} current ones in {self.n_regions:,} regions, "
-            f"{percent(self.confidence_level)} intervals"
-        )
-        lines = [headline, "", *aligned(rows)]
-        if self.changes is not None:
-            told = textwrap.fill(str(self.changes), _WIDE, break_on_hyphens=False)
-            lines += ["", *self._on_one_population(self.changes, spec), "", told]
-        notes = [f"note: {remark}" for remark in self.remarks]
-        return "\n".join([*lines, *([""] if notes else []), *notes])
-
-    def _title(self, name: str) -> str:
-        title = name.replace("_", " ")
-        is_bound = name == "grouping_loss" and self.method != "twin"
-        return f"{title}, at least" if is_bound else title
-
-    def _on_one_population(self, changes: Changes, spec: str) -> list[str]:
-        """Return the differences on the population that both data sets have in common."""
-        overlap = percent(round(changes.overlap, 2))
-        rows = [[f"on a common population (overlap {overlap})", "difference", "p-value"]]
-        for name, change in changes.differences.items():
-            rows.append([self._title(name), f"{change:+{spec}}", _pvalue(change)])
-        return aligned(rows)
-
-
-def _pvalue(change: Estimate) -> str:
-    return "" if change.pvalue is None else f"{change.pvalue:.2g}"
 
 
 @limited_threads()
 def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     """Test whether score, calibration loss and grouping loss changed between two data sets.
 
-    Level sets and regions are learned on a part of the reference. Its other rows, and all current
-    ones, are then evaluated in the same regions. By twin learners (the default) the grouping loss of
-    either data set is estimated from all of its rows, with as many to learn from in both. So a
-    difference is one of the data. The two samples must be independent of each other.
+    Level sets and regions are learned on a part of the reference. The other rows of the reference and
+    all current rows are evaluated in the same regions. Twin learners (the default) estimate the grouping
+    loss of each data set from all of its rows, and learn from equally many rows in both, so that a
+    difference of the estimates is due to the data. The two samples must be independent.
 
-    Losses can differ because the model sees other rows, or because it errs otherwise on rows that are
-    alike: ``result.changes`` tells these apart. It tests whether scores and features are distributed
-    differently, and whether labels have other rates at equal scores and features; and it compares the
-    losses on the population that both data sets have in common.
+    Losses can differ because the population changed, or because the model is wrong in another way on
+    similar rows. ``result.changes`` separates the two: it tests whether the distributions of scores and
+    features differ, tests whether the rates of the labels differ at equal scores and features, and
+    compares the losses on the population that both data sets have in common.
 
     Parameters
     ----------
@@ -205,17 +55,17 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
         Labels, probabilities and features of each data set. A mapping may also have
         ``sample_weight`` and ``clusters``.
     **options
-        Options of :func:`epiloss.audit`, for the tasks "binary" and "top-label"; ``split`` is the part
-        of the reference that learns.
+        Options of :func:`epiloss.audit`, for the tasks "binary" and "top-label". ``split`` is the
+        fraction of the reference that is used for learning.
 
     Returns
     -------
     Drift
-        The losses of both, and their differences with intervals and p-values.
+        The losses on both data sets, and their differences with intervals and p-values.
 
     See Also
     --------
-    RegionPlan : losses of batch after batch, in regions learned once.
+    track : one model over time, tested after every batch.
     compare : several models on the same rows.
 
     References
@@ -287,13 +137,13 @@ def _both_losses(
     curves: Sequence[np.random.Generator],
     n_deals: int | None = None,
 ) -> tuple[SampleLosses, SampleLosses, int]:
-    """Return the losses of both data sets, and the number of their regions.
+    """Return the losses of both data sets and the number of regions.
 
-    For twins rows are dealt ``n_deals`` times, by default as often as so many are.
+    ``n_deals`` is the number of random splits for twin learners; the default depends on the rows.
     """
     old, new = problems
     parts = [
-        # each data set has a calibration curve of its own: it may be what has drifted
+        # each data set has its own calibration curve, because the curve itself may have drifted
         replace(learned, curves=fitted_curves(problem, options, generator)).place(problem)
         for problem, generator in zip((old.take(fold.evaluate), new), curves, strict=True)
     ]
@@ -310,7 +160,7 @@ def _by_twins_possible(problems: Sequence[BinaryProblem], options: Options) -> b
 
 
 def _weighted(problem: BinaryProblem, weights: Floats) -> BinaryProblem:
-    """Return a problem whose rows count so many times as often."""
+    """Return a problem with its weights multiplied by ``weights``."""
     own = weights if problem.weights is None else weights * problem.weights
     return replace(problem, weights=own)
 
@@ -326,7 +176,7 @@ def _learned(
     splits: np.random.Generator,
     trees: np.random.Generator,
 ) -> tuple[Fold, Learned]:
-    """Learn level sets and regions on a part of the reference; the curves are not learned yet."""
+    """Learn level sets and regions, but no curves, on a part of the reference."""
     level_sets = level_sets_of(problem, options)
     one_way = replace(options, method="paper", repeats=1)
     fold = split_folds(problem, one_way, level_sets.assign(problem.scores), splits)[0][0]
@@ -337,7 +187,7 @@ def _learned(
 
 
 def _on_shared_regions(regions: Partition | None, parts: Sequence[Placed]) -> list[FoldResult]:
-    """Join regions until all have two rows in both data sets, as far as their level set has."""
+    """Merge regions until each has two rows in both data sets, if its level set has that many."""
     assert regions is not None  # data without features are refused at the door
     every = [part.stats_and_cells() for part in parts]
     together = every[0][0].merge(every[1][0])
@@ -345,7 +195,7 @@ def _on_shared_regions(regions: Partition | None, parts: Sequence[Placed]) -> li
     pairs = list(zip(own, every, strict=True))
     n = [np.bincount(cells, stats.n, together.n_cells) for cells, (stats, _) in pairs]
     into = regions.join_small(together.level_set, together.region, np.minimum(*n))
-    # regions that are empty in one data set are beyond a tree's own rule, so they are pooled
+    # trees do not merge regions that are empty in one data set, so these are pooled
     joined = together.relabel(into)
     place = cell_of(joined, together.level_set, into)
     n = [np.bincount(place, count, joined.n_cells) for count in n]
@@ -373,7 +223,7 @@ def _by_twins(
     options: Options,
     n_deals: int | None,
 ) -> list[SampleLosses]:
-    """Return the losses with the grouping loss by twin learners, which learn from equally many rows."""
+    """Estimate the grouping losses by twin learners that learn from equally many rows."""
     most = min(MOST_LEARNING, *(len(one.labels) // 3 for one in problems))
     learner = None if options.learner_given is None else options.learner
     generator, found = stream(options.seed, "twin"), []
@@ -392,7 +242,7 @@ def _by_twins(
 
 
 def _change(before: Estimate, after: Estimate, level: float) -> Estimate:
-    """Return the difference of estimates from independent samples: their variances add."""
+    """Return the difference of estimates from independent samples, whose variances add up."""
     if before.stderr is None or after.stderr is None:
         return Estimate(after.value - before.value)
     return difference_estimate(

@@ -1,14 +1,14 @@
-r"""Evidence that a mean changed, which stays right however often one looks at it.
+r"""Evidence that a mean changed, valid at all times and for any number of looks.
 
-Let all rows before some day, those of a reference included, have the mean ``a``, and the rows since then
-the mean ``b``. In the time ``I = 1 / Var(b - a)`` the process ``I (b - a)`` is a Brownian motion while
-nothing changes, and
+Let ``a`` be the mean of all rows before some day, including the reference, and ``b`` the mean of the
+rows since then. While nothing changes, the process ``I (b - a)`` is a Brownian motion in the time
+``I = 1 / Var(b - a)``, and
 
 .. math:: E = \sqrt{\rho / (I + \rho)} \; \exp\Big(\frac{I^2 (b - a)^2}{2 (I + \rho)}\Big)
 
-is a martingale that begins at 1 (Robbins 1970): it ever exceeds ``1 / alpha`` with a probability of at
-most ``alpha``. The weighted mean of such processes, over groups of rows and over days on which the
-change may have begun, is one too.
+is a martingale that starts at 1 (Robbins 1970). The probability that it ever exceeds ``1 / alpha`` is at
+most ``alpha``. The same holds for weighted means of such processes, over groups of rows and over the
+days on which the change may have begun.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from scipy.special import zeta
 
 from epiloss._typing import Codes, Floats
 
-_TYPICAL = 0.1  # change, in standard deviations of a row, for which the evidence grows fastest
-_FIRST, _FLAT, _POWER = 0.25, 20, 1.2  # of the weights of starts
-_MOST = 700.0  # logarithm of evidence that is told apart
-_UNKNOWN = 1e9  # variance of a mean of no rows
-_SPACING = 20  # a start after each batch at first, then after one in so many of those gone by
+_TYPICAL = 0.1  # size of the change, in standard deviations of a row, that is detected fastest
+_FIRST, _FLAT, _POWER = 0.25, 20, 1.2  # parameters of start_weight
+_MOST = 700.0  # larger logarithms would overflow in exp
+_UNKNOWN = 1e9  # variance of the mean of an empty group
+_SPACING = 20  # after batch t, starts are t / 20 batches apart
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of quantities (T, K): weights, values, and variances of the sums of values.
+    """Sums (1 + T, K) of weights and values, and the variances of the sums of values.
 
-    The first line is the reference, and a line for each batch follows. ``row_variance`` (K,) is that of
-    one row of the reference. Where values were bounded for the evidence, ``seen`` are those to tell.
+    The first row is the reference, followed by a row for each batch. ``row_variance`` (K,) is the
+    variance of a single row of the reference. If values were clipped for the evidence, ``seen`` has the
+    values before clipping.
     """
 
     weight: Floats
@@ -47,7 +48,7 @@ class Sums:
         return len(self.weight) - 1
 
     def until(self, batch: int) -> Sums:
-        """Return what was known at some batch."""
+        """Return the sums up to and including a batch."""
         some = slice(batch + 2)
         seen = None if self.seen is None else self.seen[some]
         return Sums(self.weight[some], self.value[some], self.variance[some], self.row_variance, seen)
@@ -55,35 +56,35 @@ class Sums:
 
 @dataclass(frozen=True)
 class Change:
-    """By how much the mean since a start differs from that before it, and its variance."""
+    """The difference between the means since a start and before it, and its variance."""
 
     value: Floats
     variance: Floats
-    weight: Floats  # of the rows since then
+    weight: Floats  # of the rows since the start
     row_variance: Floats
 
     @property
     def information(self) -> Floats:
-        """The time in which the change is a Brownian motion."""
+        """The inverse variance, which is the time of the Brownian motion."""
         return 1 / self.variance
 
     @property
     def prior(self) -> Floats:
-        """The information of a typical change: the evidence grows fastest from there on."""
+        """The inverse variance of a change of typical size."""
         return 1 / (_TYPICAL**2 * self.row_variance)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence (T, K) of a change in each quantity, and when it is most likely to have begun."""
+    """The evidence (T, K) of a change in each quantity, and the most likely start of the change."""
 
     log_values: Floats
-    start: Codes  # of each quantity, as of the last batch
-    since: Change  # as of the last batch (K,)
+    start: Codes  # most likely first batch of the change (K,), as of the last batch
+    since: Change  # change since that start (K,), as of the last batch
 
 
 def starts_of(n_batches: int) -> list[int]:
-    """Return the batches at which a change may begin: all at first, then ever fewer.
+    """Return the batches at which a change may start; later ones are further apart.
 
     Examples
     --------
@@ -98,10 +99,11 @@ def starts_of(n_batches: int) -> list[int]:
 
 
 def start_weight(number: int) -> float:
-    """Return the weight of the n-th start, counted from 0; all of them, without end, add up to 1.
+    """Return the weight of the n-th start, counted from 0; the infinite sum of all weights is 1.
 
-    The first one has a quarter: the change may have come between the reference and the first batch.
-    The others decrease slowly, so that a change late in the series is found nearly as soon.
+    The first start has a quarter of the weight, because the change may have happened between the
+    reference and the first batch. The others decrease slowly, so that late changes are found almost as
+    fast as early ones.
 
     Examples
     --------
@@ -128,7 +130,7 @@ def evidence_of(sums: Sums) -> Evidence:
     """
     n_batches, n_cells = sums.n_batches, sums.weight.shape[1]
     mixed = np.zeros((n_batches, n_cells))
-    left = np.ones(n_batches)  # the weight of starts that are still to come
+    left = np.ones(n_batches)  # weight of the starts that have not come yet
     best, start = np.full(n_cells, -np.inf), np.zeros(n_cells, np.int64)
     for number, first in enumerate(starts_of(n_batches)):
         share = start_weight(number)
@@ -141,18 +143,18 @@ def evidence_of(sums: Sums) -> Evidence:
 
 
 def changes_since(sums: Sums, first: int) -> Change:
-    """Return the changes from before a batch to each batch from there on."""
+    """Return the changes since the batch ``first``, as of each batch from there on."""
     before = [np.sum(part[: first + 1], axis=0) for part in _parts(sums)]
     after = [np.cumsum(part[first + 1 :], axis=0) for part in _parts(sums)]
     return _change(before, after, sums.row_variance)
 
 
 def _since(sums: Sums, start: Codes) -> Change:
-    """Return the changes as of the last batch, each since its own start."""
+    """Return the change of each quantity since its own start, as of the last batch."""
     is_before = np.arange(len(sums.weight))[:, None] <= start
-    told = sums if sums.seen is None else replace(sums, value=sums.seen)
-    before = [np.sum(part * is_before, axis=0) for part in _parts(told)]
-    after = [np.sum(part * ~is_before, axis=0) for part in _parts(told)]
+    sums = sums if sums.seen is None else replace(sums, value=sums.seen)
+    before = [np.sum(part * is_before, axis=0) for part in _parts(sums)]
+    after = [np.sum(part * ~is_before, axis=0) for part in _parts(sums)]
     return _change(before, after, sums.row_variance)
 
 
@@ -161,7 +163,7 @@ def _parts(sums: Sums) -> tuple[Floats, Floats, Floats]:
 
 
 def _change(before: list[Floats], after: list[Floats], row_variance: Floats) -> Change:
-    """Return the difference of two means; where there are no rows it is 0, and nothing is known."""
+    """Return the difference of two means; without rows it is 0 with a huge variance."""
     weight = after[0]
     seen = (weight > 0) & (before[0] > 0)
     then, now = (np.where(seen, part[0], 1.0) for part in (before, after))
@@ -171,7 +173,7 @@ def _change(before: list[Floats], after: list[Floats], row_variance: Floats) -> 
 
 
 def log_evidence(change: Change) -> Floats:
-    """Return the logarithm of ``E``; where sums are small their tails are Bernstein's, not normal."""
+    """Return the logarithm of ``E``, with Bernstein's correction for the tails of small sums."""
     information, prior = change.information, change.prior
     square = change.value**2 / _bernstein(change)
     grown: Floats = 0.5 * square * information / (information + prior)
@@ -179,7 +181,7 @@ def log_evidence(change: Change) -> Floats:
 
 
 def half_width(change: Change, log_limit: Floats) -> Floats:
-    """Return how far the change may be from what is seen, at any time, until ``E`` exceeds a limit."""
+    """Return the half-width of the interval for the change that is valid at all times."""
     information, prior = change.information, change.prior
     needed = 2 * (log_limit + 0.5 * np.log1p(information / prior))
     needed = needed * (information + prior) / information
@@ -190,6 +192,6 @@ def half_width(change: Change, log_limit: Floats) -> Floats:
 
 
 def _bernstein(change: Change) -> Floats:
-    """Return the variance with what makes bounded values less surprising than normal ones."""
+    """Return the variance with Bernstein's correction, because sums of bounded values are not normal."""
     added: Floats = change.variance + np.abs(change.value) / (3 * np.maximum(change.weight, 1.0))
     return added

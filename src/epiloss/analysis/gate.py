@@ -1,4 +1,4 @@
-"""A gate for pipelines: whether a loss is significantly above its limit, or above that of a baseline."""
+"""Gates for pipelines: tests whether a loss is significantly above a limit or a baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOSSES = ("grouping", "calibration", "score")
 
 @dataclass(frozen=True)
 class Check:
-    """A loss beside its limit; it fails where even the low end of the loss's interval is above."""
+    """A loss and its limit; the check fails if the loss's interval is entirely above the limit."""
 
     loss: str
     limit: float
@@ -26,18 +26,18 @@ class Check:
 
     @property
     def low(self) -> float:
-        """The lower confidence limit, or the value where no interval is known."""
+        """The lower confidence limit, or the value if there is no interval."""
         return self.estimate.value if self.estimate.low is None else self.estimate.low
 
     @property
     def failed(self) -> bool:
-        """Tell whether the loss is significantly above its limit."""
+        """Whether the loss is significantly above its limit."""
         return self.low > self.limit
 
     def __str__(self) -> str:
-        name = _title(self.loss)
-        beyond = "significantly above" if self.failed else "not significantly above"
-        return f"the {name} is {beyond} {self.limit:g}: {self.estimate:{loss_spec(10 * self.limit)}}"
+        verb = "is" if self.failed else "is not"
+        estimate = format(self.estimate, loss_spec(10 * self.limit))
+        return f"the {_title(self.loss)} {verb} significantly above {self.limit:g}: {estimate}"
 
     def to_dict(self) -> dict[str, float | str | bool]:
         """Return the check as plain values."""
@@ -46,32 +46,34 @@ class Check:
 
 @dataclass(frozen=True)
 class WorseCheck:
-    """A loss beside another one; it fails where all of the difference's interval is above a margin."""
+    """The difference of two losses; the check fails if its whole interval is above a margin."""
 
     loss: str
     difference: Estimate
-    than: str  # what it is compared with, in words
+    than: str  # what the loss is compared with, in words
     margin: float = 0.0
     model: str = ""
+    n_checks: int = 1  # for which the interval is adjusted
 
     @property
     def low(self) -> float:
-        """The lower confidence limit of the difference, or the difference where none is known."""
+        """The lower confidence limit of the difference, or its value if there is no interval."""
         return self.difference.value if self.difference.low is None else self.difference.low
 
     @property
     def failed(self) -> bool:
-        """Tell whether the loss is significantly larger, beyond the margin."""
+        """Whether the loss is significantly larger by more than the margin."""
         return self.low > self.margin
 
     def __str__(self) -> str:
-        beyond = "significantly larger" if self.failed else "not significantly larger"
+        verb = "is" if self.failed else "is not"
         of = f" of {self.model}" if self.model else ""
         margin = f" by more than {self.margin:g}" if self.margin else ""
         spec = loss_spec(max(abs(self.difference.value), 1e-9))
+        adjusted = f", adjusted for {self.n_checks} comparisons" if self.n_checks > 1 else ""
         return (
-            f"the {_title(self.loss)}{of} is {beyond} than {self.than}{margin}: "
-            f"difference {self.difference:+{spec}}"
+            f"the {_title(self.loss)}{of} {verb} significantly larger than {self.than}{margin}: "
+            f"difference {self.difference:+{spec}}{adjusted}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class WorseCheck:
 
 @dataclass(frozen=True)
 class Change:
-    """By how much a loss differs from another one, in the same or in an independent sample."""
+    """The difference of a loss from another one, on the same rows or on an independent sample."""
 
     loss: str
     value: float
@@ -94,9 +96,9 @@ class Change:
 def worse_checks(
     changes: Sequence[Change], level: float, than: str, margin: float = 0.0
 ) -> list[WorseCheck]:
-    """Return a check for each difference, with intervals widened for their number (Bonferroni)."""
+    """Return a check for each difference; intervals are adjusted for their number (Bonferroni)."""
     if not margin >= 0 or math.isinf(margin):
-        raise OptionError(f"margin must be a number of at least 0, got {margin!r}.")
+        raise OptionError(f"margin must be a finite number of at least 0, got {margin!r}.")
     each = 1 - (1 - level) / max(len(changes), 1)
     return [
         WorseCheck(
@@ -107,19 +109,20 @@ def worse_checks(
             than,
             margin,
             one.model,
+            len(changes),
         )
         for one in changes
     ]
 
 
 def baseline_checks(result: Audit, baseline: Audit, margin: float = 0.0) -> list[WorseCheck]:
-    """Hold the losses of an audit against those of an earlier one.
+    """Compare the losses of an audit with those of an earlier one.
 
-    The two count as independent samples. On the same rows the true standard error is smaller, so that
-    a check fails less often than it could: use ``epiloss.compare`` there. Intervals are widened for the
-    number of losses (Bonferroni), so that without any change all checks pass in 97.5% of cases at the
-    level 95%. Grouping losses of different methods are not compared: a lower bound is smaller than
-    the loss itself.
+    The two audits are treated as independent samples. If they use the same rows, the true standard
+    error is smaller and the checks are less sensitive than they could be; use ``epiloss.compare``
+    instead. Intervals are adjusted for the number of losses (Bonferroni): without any change, all checks
+    pass in at least 97.5% of cases at a confidence level of 95%. Grouping losses estimated by different
+    methods are not compared, because a lower bound is smaller than the loss itself.
 
     Examples
     --------
@@ -137,8 +140,8 @@ def baseline_checks(result: Audit, baseline: Audit, margin: float = 0.0) -> list
         then, now = getattr(baseline, name), getattr(result, name)
         if then != now:
             raise DataError(
-                f"the baseline must have the {name} of this audit, {now!r}, got {then!r}. Audit both in "
-                "the same way."
+                f"the baseline must have the {name} of this audit, {now!r}, got {then!r}. Audit both "
+                "with the same options."
             )
     losses = [loss for loss in LOSSES if loss != "grouping" or _same_estimate(result, baseline)]
     before, after = _losses(baseline), _losses(result)
@@ -169,10 +172,10 @@ def _title(loss: str) -> str:
 
 
 def checks(result: Audit, limits: Mapping[str, float]) -> list[Check]:
-    """Hold the losses of an audit against limits: ``{"grouping": 0.005, "calibration": 0.002}``.
+    """Compare the losses of an audit with limits: ``{"grouping": 0.005, "calibration": 0.002}``.
 
-    Noise alone seldom fails a check: the low end of the interval is held against the limit. The low
-    end of a 95% interval is above a loss that is at its limit once in 40 times.
+    A check compares the lower end of the interval with the limit, so noise alone seldom fails it: if a
+    loss equals its limit, the lower end of its 95% interval is above the limit once in 40 audits.
 
     Examples
     --------
@@ -186,12 +189,14 @@ def checks(result: Audit, limits: Mapping[str, float]) -> list[Check]:
     estimates = _losses(result)
     unknown = [loss for loss in limits if loss not in estimates]
     if unknown:
-        raise OptionError(f"a limit must be for one of {', '.join(LOSSES)}, got {unknown[0]!r}.")
+        raise OptionError(
+            f"limits must be for {', '.join(LOSSES)}, got {unknown[0]!r}. Rename or remove it."
+        )
     return [Check(loss, float(limit), estimates[loss]) for loss, limit in limits.items()]
 
 
 def read_limits(texts: Sequence[str]) -> dict[str, float]:
-    """Return limits by loss from texts; a limit alone is that of the grouping loss.
+    """Parse limits such as "calibration=0.002"; a number alone is the limit of the grouping loss.
 
     Examples
     --------
@@ -208,10 +213,10 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
             number = float("nan")
         if loss not in LOSSES or not number >= 0 or number == float("inf"):
             raise OptionError(
-                f"a limit must be a number of at least 0, alone or for one of {', '.join(LOSSES)}, as "
-                f"in grouping=0.005; got {text!r}."
+                f"a limit must be a number of at least 0, or LOSS=NUMBER with a loss out of "
+                f"{', '.join(LOSSES)}, got {text!r}. Write, for example, grouping=0.005."
             )
         if loss in limits:
-            raise OptionError(f"each loss may have one limit, got two for {loss!r}.")
+            raise OptionError(f"each loss may have one limit, got two for {loss!r}. Remove one of them.")
         limits[loss] = number
     return limits

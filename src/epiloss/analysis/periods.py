@@ -1,4 +1,4 @@
-"""Moments as periods: days, weeks or months, in order, each with its name."""
+"""Dates grouped into periods: days, weeks or months, with their names in order."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MONDAY = 3  # 1970 began on a Thursday
 
 
 def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Codes, list[str]]:
-    """Return the number of each row's period, and the periods' names in order.
+    """Return the index of each row's period, and the names of the periods in order.
 
-    Moments are put together by day unless ``by`` says otherwise; all other values are periods
-    themselves, in the order of numbers or texts.
+    Dates are grouped by day unless ``by`` says otherwise. Each other value is a period of its own, in
+    numerical or alphabetical order.
 
     Examples
     --------
@@ -31,26 +31,29 @@ def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Cod
     (array([1, 0, 1]), ['1', '3'])
     """
     if by is not None and by not in PERIODS:
-        raise OptionError(f"by must be one of {', '.join(map(repr, PERIODS))}, got {by!r}.")
+        raise OptionError(f"by must be one of {', '.join(map(repr, PERIODS))}, got {by!r}. Choose one.")
     values = as_array(when, what)
     if values.ndim != 1 or len(values) != n_rows:
-        raise DataError(f"{what} must have a value for each of the {n_rows:,} rows, got {values.shape}.")
-    moments = _moments(values)
-    if moments is None:
+        raise DataError(
+            f"{what} must have one value for each of the {n_rows:,} rows, got shape {values.shape}. "
+            "Pass the dates of the same rows."
+        )
+    dates = _dates(values)
+    if dates is None:
         if by not in (None, "value"):
             raise DataError(
-                f"{what} must hold dates to be put together by {by}, got "
+                f"{what} must hold dates to be grouped by {by}, got "
                 f"{printable(repr(values[0]))[:60]}. Convert it to dates, or use by='value'."
             )
         return _distinct(values, what)
-    if np.isnat(moments).any():
-        row = int(np.flatnonzero(np.isnat(moments))[0])
-        raise DataError(f"{what} must not be missing, got none at row {row}. Leave such rows out.")
-    return _distinct(_rounded(moments, by or "day"), what)
+    if np.isnat(dates).any():
+        row = int(np.flatnonzero(np.isnat(dates))[0])
+        raise DataError(f"{what} must not be missing, got no date at row {row}. Leave out such rows.")
+    return _distinct(_grouped(dates, by or "day"), what)
 
 
-def _moments(values: Any) -> Any:
-    """Return moments of any make; None for what holds none."""
+def _dates(values: Any) -> Any:
+    """Return dates and times as datetime64, or None if the values are something else."""
     if values.dtype.kind == "M":
         return values
     if values.dtype.kind != "O" or not len(values):
@@ -61,22 +64,23 @@ def _moments(values: Any) -> Any:
     return found[0].astype(np.int64).astype("datetime64[us]")
 
 
-def _rounded(moments: Any, by: str) -> Any:
+def _grouped(dates: Any, by: str) -> Any:
     if by == "value":
-        return moments
+        return dates
     if by == "week":
-        days = moments.astype("datetime64[D]").astype(np.int64)
+        days = dates.astype("datetime64[D]").astype(np.int64)
         return (days - (days + _MONDAY) % 7).astype("datetime64[D]")
-    return moments.astype(f"datetime64[{_UNITS[by]}]")
+    return dates.astype(f"datetime64[{_UNITS[by]}]")
 
 
 def _distinct(values: Any, what: str) -> tuple[Codes, list[str]]:
     try:
         names, codes = np.unique(values, return_inverse=True)
     except TypeError:
-        raise DataError(f"{what} must hold values of one kind, with none missing. Clean it.") from None
+        raise DataError(
+            f"{what} must hold values of one type, with none missing, got a mixture. Convert them."
+        ) from None
     if names.dtype.kind == "f" and np.isnan(names).any():
-        raise DataError(f"{what} must not be missing, got NaN. Leave such rows out.")
-    return codes.astype(np.int64), [str(name) for name in names.tolist()] if (
-        names.dtype.kind != "M"
-    ) else [str(name) for name in names]
+        raise DataError(f"{what} must not be missing, got NaN. Leave out such rows.")
+    values_or_dates = names if names.dtype.kind == "M" else names.tolist()
+    return codes.astype(np.int64), [str(name) for name in values_or_dates]

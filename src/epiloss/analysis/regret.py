@@ -1,11 +1,11 @@
-"""What it costs: decisions by a threshold, and what recalibration and repair would save of their cost.
+"""The cost of decisions by a threshold, and what recalibration and repair would save.
 
-Who acts where the score is at least ``t = cost_fp / (cost_fp + cost_fn)`` pays ``cost_fp`` for acting in
-vain and ``cost_fn`` for not acting where it was due. Acting by another probability ``P`` saves
-``(cost_fp + cost_fn) E[(1{P >= t} - 1{S >= t}) (Y - t)]``, which rows that had no part in learning
-``P`` estimate without bias: with ``P = C(S)`` the regret of miscalibration, and from there to what the
-features tell the regret of grouping, both from below. (Perez-Lebel, Le Morvan and Varoquaux, AISTATS
-2025.)
+Acting on scores of at least ``t = cost_fp / (cost_fp + cost_fn)`` costs ``cost_fp`` for each false
+positive and ``cost_fn`` for each false negative. Deciding by another probability ``P`` instead saves
+``(cost_fp + cost_fn) E[(1{P >= t} - 1{S >= t}) (Y - t)]``. Rows that were not used to learn ``P``
+estimate this without bias. For ``P = C(S)``, the calibrated score, it is the regret of miscalibration;
+the further saving with a ``P`` that also uses the features is the regret of grouping. Both are lower
+bounds (Perez-Lebel, Le Morvan and Varoquaux, AISTATS 2025).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from epiloss._threads import dot, limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
 from epiloss.errors import OptionError
-from epiloss.estimate import Estimate
+from epiloss.estimate import Estimate, percent
 from epiloss.estimation.inference import normal_estimate
 from epiloss.estimation.influence import Influence
-from epiloss.repair.excess_risk import checked_costs, predicted, the_score_of
+from epiloss.repair.excess_risk import checked_costs, cross_fitted, single_score
 from epiloss.table import Table
 
 _PARTS = ("cost", "calibration", "grouping", "remaining")
@@ -34,24 +34,26 @@ _THRESHOLDS = np.linspace(0.02, 0.98, 49)
 
 @dataclass(frozen=True)
 class Regret(SavedAsJson, SavedAsPage):
-    """The cost of decisions at one threshold, in your units per row, and a curve over thresholds.
+    """The cost per row of decisions at one threshold, and a curve over thresholds.
 
     Attributes
     ----------
     threshold : float
-        The score from which on one acts.
+        Scores of at least this value are acted on.
     cost_fp, cost_fn : float
-        What a false positive and a false negative cost at this threshold.
+        The costs of a false positive and of a false negative for which this threshold is optimal.
     cost : Estimate
         The cost of decisions by the scores.
     calibration : Estimate
         What recalibration would save (R_CL).
     grouping : Estimate
-        What a repair by the features would save beyond that, at least (R_GL).
+        A lower bound on what a repair by the features would save beyond that (R_GL).
     remaining : Estimate
-        What decisions would still cost.
+        The cost of decisions after both.
     curve : Table
-        The same over thresholds.
+        The same for other thresholds.
+    confidence_level : float
+        The level of all intervals.
 
     See Also
     --------
@@ -74,9 +76,10 @@ class Regret(SavedAsJson, SavedAsPage):
     grouping: Estimate
     remaining: Estimate
     curve: Table
+    confidence_level: float = 0.95
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything as plain Python values; numbers that are not finite become None.
 
         Returns
         -------
@@ -103,16 +106,20 @@ class Regret(SavedAsJson, SavedAsPage):
         titles = {
             "cost": "cost of decisions",
             "calibration": "- saved by recalibration",
-            "grouping": "- saved by repair beyond it",
-            "remaining": "= remaining",
+            "grouping": "- saved by repair beyond that",
+            "remaining": "= remaining cost",
         }
-        lines += [f"{title:30}{getattr(self, name):z.5f}" for name, title in titles.items()]
+        width = max(len(format(getattr(self, name).value, "z.5f")) for name in titles)
+        lines.append(f"{'':30}{'value':>{width}} [{percent(self.confidence_level)} interval]")
+        for name, title in titles.items():
+            value, *interval = format(getattr(self, name), "z.5f").split(" ", 1)
+            lines.append(" ".join([f"{title:30}{value:>{width}}", *interval]))
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
-class _Acts:
-    """Scores, calibrated scores and repaired ones, the latter two learned on other rows."""
+class _Decisions:
+    """Rows with their scores, calibrated scores and repaired scores; the latter two are cross-fitted."""
 
     labels: Floats
     weight: Floats
@@ -120,9 +127,9 @@ class _Acts:
     probabilities: Sequence[Floats]
 
     def costs(self, threshold: float, level: float) -> list[Estimate]:
-        """Return the cost of acting by the scores, both savings and what remains; the costs sum to 1."""
+        """Return the cost, both savings and the remaining cost, for costs that sum to 1."""
         acts = [part >= threshold for part in self.probabilities]
-        # acting in vain costs t, not acting where due 1 - t
+        # a false positive costs t, a false negative 1 - t
         paid = [
             np.where(act, threshold * (1 - self.labels), (1 - threshold) * self.labels) for act in acts
         ]
@@ -145,29 +152,29 @@ def regret(
     cost_fn: float = 1.0,
     thresholds: Sequence[float] | None = None,
 ) -> Regret:
-    """Estimate what decisions by the audited scores cost, and what recalibration and repair would save.
+    """Estimate the cost of decisions by the scores, and what recalibration and repair would save.
 
     Parameters
     ----------
     result : Audit
-        Of a binary or top-label task, with its rows.
+        An audit of a binary or top-label task that still has its rows.
     threshold : float, optional
-        The score from which on one acts; by default the best one at these costs,
-        ``cost_fp / (cost_fp + cost_fn)``. With another one, the costs are scaled to it and keep their
-        sum.
+        Scores of at least this value are acted on. The default is optimal at these costs,
+        ``cost_fp / (cost_fp + cost_fn)``. With another threshold, the costs are changed to those for
+        which it is optimal, and keep their sum.
     cost_fp, cost_fn : float
-        What a false positive and a false negative cost.
+        The costs of a false positive and of a false negative.
     thresholds : sequence of float, optional
         Thresholds of the curve.
 
     Returns
     -------
     Regret
-        The cost, what would be saved, and what would remain, with intervals.
+        The cost, both savings and the remaining cost, with intervals.
 
     See Also
     --------
-    RegionRecalibrator : the repair that saves it.
+    RegionRecalibrator : the repair.
 
     References
     ----------
@@ -190,18 +197,18 @@ def regret(
     grid = _THRESHOLDS if thresholds is None else np.asarray(thresholds, float)
     for one in (at, *grid):
         if not 0 < one < 1:
-            raise OptionError(f"thresholds must lie in (0, 1), got {one:g}.")
-    acts, level = _acts(result), result.confidence_level
-    cost, calibration, grouping, remaining = (_times(one, total) for one in acts.costs(at, level))
-    curve = _curve(acts, grid, total, level)
+            raise OptionError(f"thresholds must lie in (0, 1), got {one:g}. Pass probabilities.")
+    decisions, level = _decisions(result), result.confidence_level
+    cost, calibration, grouping, remaining = (_times(one, total) for one in decisions.costs(at, level))
+    curve = _curve(decisions, grid, total, level)
     costs = (total * at, total * (1 - at))
-    return Regret(at, *costs, cost, calibration, grouping, remaining, curve)
+    return Regret(at, *costs, cost, calibration, grouping, remaining, curve, level)
 
 
-def _curve(acts: _Acts, thresholds: Floats, total: float, level: float) -> Table:
+def _curve(decisions: _Decisions, thresholds: Floats, total: float, level: float) -> Table:
     columns: dict[str, list[float]] = {"threshold": thresholds.tolist()}
     for threshold in thresholds.tolist():
-        for name, estimate in zip(_PARTS, acts.costs(threshold, level), strict=True):
+        for name, estimate in zip(_PARTS, decisions.costs(threshold, level), strict=True):
             scaled = _times(estimate, total)
             for end in ("value", "low", "high"):
                 column = columns.setdefault(name if end == "value" else f"{name}_{end}", [])
@@ -209,13 +216,13 @@ def _curve(acts: _Acts, thresholds: Floats, total: float, level: float) -> Table
     return Table({name: np.array(column) for name, column in columns.items()})
 
 
-def _acts(result: Audit) -> _Acts:
-    problem = the_score_of(result, "regret")
-    assert result.details is not None  # as just checked
+def _decisions(result: Audit) -> _Decisions:
+    problem = single_score(result, "regret")
+    assert result.details is not None  # checked by single_score
     generator = stream(result.details.options.seed, "regret")
-    calibrated, better = predicted(problem, generator)
+    calibrated, better = cross_fitted(problem, generator)
     weight = np.ones(len(problem.labels)) if problem.weights is None else problem.weights
-    return _Acts(problem.labels, weight, problem.clusters, (problem.scores, calibrated, better))
+    return _Decisions(problem.labels, weight, problem.clusters, (problem.scores, calibrated, better))
 
 
 def _times(estimate: Estimate, factor: float) -> Estimate:

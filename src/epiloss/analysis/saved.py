@@ -1,4 +1,4 @@
-"""Results read back from the JSON that they were saved as, whatever command or call made them."""
+"""Reading results back from the JSON that ``to_json`` or ``--output`` has written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from epiloss._saving import SCHEMA
 from epiloss.analysis.changes import Changes
 from epiloss.analysis.comparison import Comparison
-from epiloss.analysis.drift import Drift, SampleLosses
+from epiloss.analysis.drift_result import Drift, SampleLosses
 from epiloss.analysis.regret import Regret
 from epiloss.analysis.tracking_result import Alarm, Tracking
 from epiloss.auditing.differences import LOSSES
@@ -23,14 +23,14 @@ from epiloss.estimate import Estimate
 
 _MOST_BYTES = 2**28
 _BROKEN = (KeyError, TypeError, ValueError, OverflowError, AttributeError, IndexError)
-_REMEDY = "Name a file that --output or to_json has written."
+_REMEDY = "Name a file written by --output or to_json."
 
 
 def load_result(path: str | Path) -> Any:
     """Read a result from the JSON that ``to_json`` or ``--output`` has written.
 
-    It has no rows, so it can be printed, shown as a page and compared, and not repaired. JSON of
-    earlier versions is read too.
+    The result has no rows: it can be printed, shown as a report and used as a baseline, but not
+    repaired. JSON of earlier versions can be read, too.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def load_result(path: str | Path) -> Any:
     Returns
     -------
     Audit, Comparison, Drift, Regret or Tracking
-        The result, as it was saved.
+        The saved result.
 
     See Also
     --------
-    Audit.to_json : writes it.
+    Audit.to_json : writes the JSON.
     load_repair : reads a repair.
 
     Examples
@@ -64,12 +64,12 @@ def load_result(path: str | Path) -> Any:
         raise DataError(f"{name} is not a saved result: it has no schema number. {_REMEDY}")
     if plain["schema"] > SCHEMA:
         raise DataError(
-            f"{name} was saved by a later version (schema {plain['schema']}; this one reads up to "
+            f"{name} was saved by a later version (schema {plain['schema']}; this version reads up to "
             f"{SCHEMA}). Upgrade epiloss."
         )
     kind = next((one for one in _KINDS if one[0] <= set(plain)), None)
     if kind is None:
-        raise DataError(f"{name} is not a result that can be read back. {_REMEDY}")
+        raise DataError(f"{name} is not a result of a known kind. {_REMEDY}")
     try:
         return kind[1](plain)
     except _BROKEN as error:
@@ -78,7 +78,7 @@ def load_result(path: str | Path) -> Any:
 
 
 def load_audit(path: str | Path) -> Audit:
-    """Read an audit, or say that the file holds another result."""
+    """Read an audit, or raise an error if the file holds another kind of result."""
     found = load_result(path)
     if not isinstance(found, Audit):
         raise DataError(
@@ -90,12 +90,14 @@ def load_audit(path: str | Path) -> Audit:
 def _json(path: str | Path, name: str) -> Any:
     try:
         if Path(path).stat().st_size > _MOST_BYTES:
-            raise DataError(f"{name} is too large for a saved result: over {_MOST_BYTES:,} bytes.")
+            raise DataError(
+                f"a saved result must not exceed {_MOST_BYTES:,} bytes, but {name} does. {_REMEDY}"
+            )
         return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise DataError(f"cannot read a result from {name}: {reason}. {_REMEDY}") from error
 
 
@@ -130,12 +132,13 @@ def _drift(plain: Mapping[str, Any]) -> Drift:
 
 
 def _changes(plain: Mapping[str, Any] | None) -> Changes | None:
-    """Return what changed between two data sets, which earlier versions did not tell."""
+    """Return the changes between two data sets; JSON of early versions has none."""
     if plain is None:
         return None
     known = {one.name for one in fields(Changes)}
-    told = {str(name): _estimate(one) for name, one in plain["differences"].items()}
-    return Changes(**{name: one for name, one in plain.items() if name in known} | {"differences": told})
+    differences = {str(name): _estimate(one) for name, one in plain["differences"].items()}
+    given = {name: one for name, one in plain.items() if name in known}
+    return Changes(**given | {"differences": differences})
 
 
 def _regret(plain: Mapping[str, Any]) -> Regret:
@@ -148,6 +151,7 @@ def _regret(plain: Mapping[str, Any]) -> Regret:
         grouping=_estimate(plain["grouping"]),
         remaining=_estimate(plain["remaining"]),
         curve=read_table(plain["curve"]),
+        confidence_level=float(plain.get("confidence_level", 0.95)),
     )
 
 
@@ -184,7 +188,7 @@ def _estimate(plain: Mapping[str, Any]) -> Estimate:
     return found
 
 
-# what tells the JSON of each kind of result, and how it is read
+# the keys that identify each kind of result, and the function that reads it
 _KINDS: tuple[tuple[set[str], Callable[[Mapping[str, Any]], Any]], ...] = (
     ({"audits", "differences", "baseline"}, _comparison),
     ({"reference", "current", "difference"}, _drift),

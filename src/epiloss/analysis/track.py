@@ -1,4 +1,4 @@
-"""One model over time: whether outcomes, or the population, changed since a reference."""
+"""Monitoring a model over time: alarms when outcomes or the population have changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from epiloss._progress import stage, working
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
-from epiloss.analysis.cells import MOST_COLUMNS, Ways
+from epiloss.analysis.cells import MOST_COLUMNS, Divisions
 from epiloss.analysis.drift import Sample
 from epiloss.analysis.evidence import (
     Change,
@@ -33,7 +33,7 @@ from epiloss.input.checks import read_problem
 from epiloss.input.problem import Problem
 from epiloss.table import Table
 
-# which part of the false alarms each way to look at the rows may use up
+# how the probability of a false alarm is divided among the divisions of the rows
 _WEIGHTS = {
     LOSSES: {"all": 0.25, "score": 0.25, "column": 0.5},
     POPULATION: {"all": 0.0, "score": 0.35, "column": 0.65},
@@ -55,13 +55,13 @@ def track(
     by: str | None = None,
     **options: Any,
 ) -> Tracking:
-    """Follow a model over time, and raise an alarm when outcomes or the population have changed.
+    """Monitor a model over time, and raise an alarm when outcomes or the population have changed.
 
-    On the reference, predictions of the outcome by score and features are learned, and groups of rows
-    are fixed: by score, by prediction, and by each column. In each group the rate is then held against
-    what was predicted (a change of the losses), and its share against that in the reference (a change
-    of the population). You may look after every batch: without a change there is no alarm at any time,
-    with a probability of at least ``confidence_level``.
+    The reference serves to learn predictions of the outcome by score and features, and to define groups
+    of rows: by score, by each column and by subgroup. In each group, the rate is compared with the
+    prediction (a change of the losses), and the share of the rows with that in the reference (a change
+    of the population). You may look at the result after every batch: if nothing changes, there is never
+    an alarm, with a probability of at least ``confidence_level``.
 
     Parameters
     ----------
@@ -69,12 +69,12 @@ def track(
         Labels, probabilities and features. A mapping may also have ``sample_weight``, ``clusters`` and
         ``subgroups``.
     when : array-like of shape (n,)
-        The moment, or the batch, of each current row. Batches come in order.
+        The date, or the batch, of each current row.
     reference_when : array-like, optional
-        The same for the reference. It tells how much days differ by chance; without it rows count as
-        independent of each other, and a single bad day may raise an alarm.
+        The same for the reference, from which the random variation between days is estimated. Without
+        it, rows are treated as independent, and a single bad day may raise an alarm.
     by : {"day", "week", "month", "value"}, optional
-        What is one batch; by default a day of moments, and each value of anything else.
+        The length of a batch. By default dates are grouped by day, and each other value is a batch.
     **options
         Options of :func:`epiloss.audit`: ``task`` ("binary" or "top-label"), ``rule``,
         ``confidence_level``, ``pos_label``, ``classes``, ``drop_missing``, ``logits``, ``random_state``,
@@ -83,11 +83,11 @@ def track(
     Returns
     -------
     Tracking
-        The losses of each batch, the alarms, and where something changed.
+        The losses of each batch, the alarms, and the groups of rows that changed.
 
     See Also
     --------
-    drift : two data sets, looked at once.
+    drift : compares two data sets once.
     RegionPlan : losses of batch after batch, in regions learned once.
 
     References
@@ -107,7 +107,7 @@ def track(
     >>> from epiloss.simulate import Sigmoid
     >>> before, after = (Sigmoid().sample(8_000, random_state=i) for i in range(2))
     >>> day = np.arange(8_000) // 200
-    >>> y = np.where((day >= 20) & (after.X[:, 0] > 0), 1, after.y)  # from the 20th day on
+    >>> y = np.where((day >= 20) & (after.X[:, 0] > 0), 1, after.y)  # a change on day 20
     >>> result = epiloss.track((before.y, before.scores, before.X), (y, after.scores, after.X), day)
     >>> result.losses_changed, result.population_changed, int(result.alarms[0].period) < 25
     (True, False, True)
@@ -131,10 +131,12 @@ def track(
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options of an audit that would do nothing here."""
+    """Refuse options of an audit that have no effect here."""
     for name in options:
         if name in DEFAULTS and name not in _OPTIONS:
-            raise OptionError(f"track has no use for {name!r}. Its options are {', '.join(_OPTIONS)}.")
+            raise OptionError(
+                f"options of track must be among {', '.join(_OPTIONS)}, got {name!r}. Leave it out."
+            )
 
 
 def _read(name: str, data: Any, options: Options, like: Problem | None) -> Problem:
@@ -146,13 +148,14 @@ def _read(name: str, data: Any, options: Options, like: Problem | None) -> Probl
     if like is not None and set(found.subgroups) != set(like.subgroups):
         raise DataError(
             "the current data must have the subgroups of the reference, "
-            f"{', '.join(like.subgroups) or 'none'}, got {', '.join(found.subgroups) or 'none'}."
+            f"{', '.join(like.subgroups) or 'none'}, got {', '.join(found.subgroups) or 'none'}. Pass "
+            "the same subgroups for both."
         )
     return found
 
 
 def _rows_of(when: Any, problem: Problem) -> Any:
-    """Return the moments of the rows that count."""
+    """Return the dates of the rows that were not dropped."""
     from epiloss.input.arrays import as_array
 
     values = as_array(when, "when")
@@ -174,9 +177,9 @@ def _tracked(
         LOSSES: watch.outcome_sums(rows, batch, n_batches),
         POPULATION: watch.share_sums(rows, batch, n_batches),
     }
-    looks = {kind: _look(kind, one, watch.ways, alpha) for kind, one in sums.items()}
-    seen = _Seen(watch, rows, batch, names)
-    changes = [row for kind, look in looks.items() for row in seen.changes(kind, look)]
+    looks = {kind: _kind_evidence(kind, one, watch.divisions, alpha) for kind, one in sums.items()}
+    current = _CurrentRows(watch, rows, batch, names)
+    changes = [row for kind, look in looks.items() for row in current.changes(kind, look)]
     ledger = _ledger(watch, rows, batch, n_batches)
     periods = Table(
         {
@@ -187,7 +190,7 @@ def _tracked(
         }
     )
     alarms = [
-        seen.alarm(kind, _look(kind, sums[kind].until(look.first), watch.ways, alpha))
+        current.alarm(kind, _kind_evidence(kind, sums[kind].until(look.first), watch.divisions, alpha))
         for kind, look in looks.items()
         if look.first is not None
     ]
@@ -209,58 +212,58 @@ def _tracked(
 
 
 @dataclass(frozen=True)
-class _Look:
-    """The evidence on one kind of change: of each cell, and in total."""
+class _KindEvidence:
+    """The evidence of one kind of change, for each cell and in total."""
 
     evidence: Evidence
     weights: Floats
-    total: Floats  # (T,) logarithms
+    total: Floats  # logarithm of the total evidence (T,)
     limit: float
-    first: int | None  # the batch of the first alarm
+    first: int | None  # batch of the first alarm
 
 
-def _look(kind: str, sums: Any, ways: Ways, alpha: float) -> _Look:
-    weights = _cell_weights(kind, ways)
+def _kind_evidence(kind: str, sums: Any, divisions: Divisions, alpha: float) -> _KindEvidence:
+    weights = _cell_weights(kind, divisions)
     evidence = evidence_of(sums)
     used = np.flatnonzero(weights > 0)
     with np.errstate(divide="ignore"):
         parts = evidence.log_values[:, used] + np.log(weights[used])
     total = np.logaddexp.reduce(parts, axis=1)
-    limit = math.log(2 / alpha)  # one half for each kind
+    limit = math.log(2 / alpha)  # each of the two kinds of change uses half of alpha
     over = np.flatnonzero(total >= limit)
-    return _Look(evidence, weights, total, limit, int(over[0]) if len(over) else None)
+    return _KindEvidence(evidence, weights, total, limit, int(over[0]) if len(over) else None)
 
 
-def _cell_weights(kind: str, ways: Ways) -> Floats:
-    """Return the weight of each cell; those of one way, and the ways of one kind, share alike."""
-    kinds = [way.kind for way in ways.ways]
+def _cell_weights(kind: str, divisions: Divisions) -> Floats:
+    """Return the weights of the cells: equal within a division and among divisions of a kind."""
+    kinds = [division.kind for division in divisions.divisions]
     each = [
-        _WEIGHTS[kind][way.kind] / kinds.count(way.kind) / way.n_cells
-        for way in ways.ways
-        for _ in range(way.n_cells)
+        _WEIGHTS[kind][division.kind] / kinds.count(division.kind) / division.n_cells
+        for division in divisions.divisions
+        for _ in range(division.n_cells)
     ]
     weights = np.array(each)
     return weights / weights.sum() if weights.sum() > 0 else weights
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """The current rows, for what is told of them in words."""
+class _CurrentRows:
+    """The current rows, from which alarms and the table of changes are made."""
 
     watch: Watch
     rows: Predicted
     batch: Codes
     names: list[str]
 
-    def alarm(self, kind: str, look: _Look) -> Alarm:
-        """Return the alarm at the last batch of a look, told by the group with the most evidence."""
+    def alarm(self, kind: str, look: _KindEvidence) -> Alarm:
+        """Return the alarm at the last batch, described by the group with the most evidence."""
         last = len(look.total) - 1
         most = self.changes(kind, look)[0]
-        told = {name: most[name] for name in ("name", "since", *NUMBERS)}
-        return Alarm(kind=kind, period=self.names[last], **told)
+        fields = {name: most[name] for name in ("name", "since", *NUMBERS)}
+        return Alarm(kind=kind, period=self.names[last], **fields)
 
-    def changes(self, kind: str, look: _Look) -> list[dict[str, Any]]:
-        """Return a line for each cell, that with the most evidence first."""
+    def changes(self, kind: str, look: _KindEvidence) -> list[dict[str, Any]]:
+        """Return a row for each cell, sorted by evidence."""
         since, start = look.evidence.since, look.evidence.start
         number = {first: k for k, first in enumerate(starts_of(len(look.total)))}
         log_start = np.log([start_weight(number[int(first)]) for first in start])
@@ -278,7 +281,7 @@ class _Seen:
             found.append(
                 {
                     "kind": kind,
-                    "name": self.watch.ways.names[k],
+                    "name": self.watch.divisions.names[k],
                     "since": self.names[int(start[k])],
                     "n": float(n[k]),
                     **dict(zip(NUMBERS, known, strict=True)),
@@ -288,18 +291,18 @@ class _Seen:
             )
         return sorted(found, key=lambda row: -float(row["evidence"]))
 
-    def _since_start(self, kind: str, look: _Look) -> tuple[Floats, Floats]:
-        """Return of each cell the weight of its rows since its start, and their rate or share."""
+    def _since_start(self, kind: str, look: _KindEvidence) -> tuple[Floats, Floats]:
+        """Return the weight of each cell's rows since its start, and their rate or share."""
         rows, last = self.rows, len(look.total) - 1
         weights, found, place = [], [], 0
         known = rows.weights * (self.batch <= last)
-        for way, cells in zip(self.watch.ways.ways, rows.cells, strict=True):
-            start = look.evidence.start[place : place + way.n_cells]
-            place += way.n_cells
+        for division, cells in zip(self.watch.divisions.divisions, rows.cells, strict=True):
+            start = look.evidence.start[place : place + division.n_cells]
+            place += division.n_cells
             counts = known * (self.batch >= start[cells])
-            weights.append(np.bincount(cells, counts, way.n_cells))
+            weights.append(np.bincount(cells, counts, division.n_cells))
             if kind == LOSSES:
-                hits, of = np.bincount(cells, counts * rows.labels, way.n_cells), weights[-1]
+                hits, of = np.bincount(cells, counts * rows.labels, division.n_cells), weights[-1]
             else:
                 hits, of = weights[-1], np.array([known @ (self.batch >= one) for one in start])
             found.append(hits / np.maximum(of, 1e-300))
@@ -324,7 +327,7 @@ def _reference_losses(watch: Watch) -> dict[str, float]:
 
 
 def _score_change(watch: Watch, rows: Predicted) -> Mapping[str, Estimate]:
-    """Return the change of the score since the reference, and what of it each kind of change makes."""
+    """Return the change of the score since the reference, and the part due to each kind of change."""
     level = watch.options.confidence_level
     values = [_score_parts(one, watch) for one in (watch.reference, rows)]
     found = {}
@@ -357,14 +360,14 @@ def _remarks(watch: Watch) -> list[Remark]:
     features = watch.known.features
     if features is not None and features.n_columns > MOST_COLUMNS:
         text = (
-            f"{features.n_columns:,} columns are too many to watch one by one (at most {MOST_COLUMNS}): "
-            "groups are by score and prediction. Pass subgroups to watch others."
+            f"{features.n_columns:,} columns are too many to monitor one by one (the limit is "
+            f"{MOST_COLUMNS}), so groups are by score only. Pass subgroups to monitor others."
         )
         found.append(Remark("columns-not-watched", text))
     if not watch.n_units:
         text = (
-            "without ten days or more in the reference, rows count as independent of each other. Pass "
-            "reference_when= to learn how much days differ by chance."
+            "the reference has dates of fewer than ten days, so rows are treated as independent. Pass "
+            "reference_when= to estimate the random variation between days."
         )
         found.append(Remark("days-independent", text))
     return found

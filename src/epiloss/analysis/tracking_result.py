@@ -1,12 +1,14 @@
-"""Tracking: the frozen result of following a model over time, in words, numbers, charts and pages."""
+"""The result of monitoring a model over time, and how it is printed, saved and drawn."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
+from epiloss.analysis.wording import rule_title
 from epiloss.errors import Remark, printable
 from epiloss.estimate import Estimate, percent
 from epiloss.number_format import loss_spec, rate_spec
@@ -16,44 +18,47 @@ if TYPE_CHECKING:
     from epiloss.presentation.plot.tracking import TrackingDisplay
 
 LOSSES, POPULATION = "losses", "population"
-NUMBERS = ("expected", "current", "change", "low", "high")  # of a group
-_SHOWN = 5  # cells of each kind that are printed
-_ALL, _SCORES = "all rows", "scores "  # how names of groups begin that are no conditions
+NUMBERS = ("expected", "current", "change", "low", "high")  # columns of the table of changes
+_SHOWN = 5  # groups that are printed for each kind of change
+_LINE_LENGTH = 100  # characters
+_ALL, _SCORES = "all rows", "scores "  # names of groups that do not read as a condition
 _TITLES = {
-    LOSSES: "groups whose rates differ from what was learned on the reference",
+    LOSSES: "groups whose rates differ from the predictions learned on the reference",
     POPULATION: "groups whose share of the rows differs from the reference",
 }
+_PARTS = {POPULATION: "population", LOSSES: "outcomes"}
+_COLUMNS = {LOSSES: ("rate", "expected"), POPULATION: ("share", "before")}
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """When a change was found.
+    """An alarm: when a change was found, and in which group of rows.
 
     Attributes
     ----------
     kind : str
         "losses" or "population".
     period : str
-        The batch at which the evidence first exceeded its limit.
+        The first batch at which the evidence exceeded its limit.
     since : str
-        The batch at which the change is most likely to have begun.
+        The most likely first batch of the change.
     name : str
         The group of rows with the most evidence.
     expected, current : float
-        Its rate, or its share of the rows: as before the change, and since then.
+        Its rate, or its share of the rows, as expected without a change and since the change.
     change, low, high : float
-        The difference, with an interval that holds at all times and for all groups.
+        The difference, with an interval that is valid at all times and for all groups.
 
     See Also
     --------
-    epiloss.Tracking : has them.
+    epiloss.Tracking : contains the alarms.
 
     Examples
     --------
     >>> numbers = {"expected": 0.2, "current": 0.26, "change": 0.06, "low": 0.01, "high": 0.11}
     >>> alarm = Alarm("losses", "2024-06-12", since="2024-05-30", name="ward is B", **numbers)
-    >>> print(str(alarm)[:71])
-    The outcomes changed: found at 2024-06-12, most of all where ward is B.
+    >>> print(str(alarm)[:69])
+    Outcomes changed (alarm at 2024-06-12), most clearly where ward is B:
     >>> alarm.to_dict()["since"]
     '2024-05-30'
     """
@@ -70,15 +75,15 @@ class Alarm:
 
     def __str__(self) -> str:
         is_outcome = self.kind == LOSSES
-        subject = "outcomes" if is_outcome else "population"
-        what = "the rate was" if is_outcome else "the share of rows was"
-        before = "expected" if is_outcome else "before"
+        subject = "Outcomes" if is_outcome else "The population"
+        what = "the rate was" if is_outcome else "the share of the rows was"
+        before = "an expected" if is_outcome else "the earlier"
         name, spec = printable(self.name), rate_spec(self.current, self.expected)
         is_phrase = name == _ALL or name.startswith(_SCORES)
         return (
-            f"The {subject} changed: found at {self.period}, most of all "
-            f"{'for' if is_phrase else 'where'} {name}. Since about {self.since}, {what} "
-            f"{self.current:{spec}} ({self.expected:{spec}} {before}), a change of "
+            f"{subject} changed (alarm at {self.period}), most clearly "
+            f"{'for' if is_phrase else 'where'} {name}: since about {self.since}, {what} "
+            f"{self.current:{spec}} instead of {before} {self.expected:{spec}}, a change of "
             f"{100 * self.change:+.1f} points [{100 * self.low:+.1f}, {100 * self.high:+.1f}]."
         )
 
@@ -95,32 +100,32 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Tracking(SavedAsJson, SavedAsPage):
-    """A model over time: the losses of each batch, the alarms, and where something changed.
+    """A model over time: the losses of each batch, the alarms, and the groups that changed.
 
     Attributes
     ----------
     task, rule : str
-        What was tracked.
+        The task and the scoring rule.
     confidence_level : float
-        The probability of no alarm at any time while nothing changes.
+        The probability that there is never an alarm if nothing changes.
     n_reference, n_current : int
         The number of rows.
     limit : float
-        The evidence of an alarm, as a power of ten.
+        The evidence at which an alarm is raised, as a power of ten.
     reference : mapping of str to float
-        The losses on the reference, by learners that have not seen a row.
+        The losses on the reference, with cross-fitted predictions.
     score_change : mapping of str to Estimate
         The change of the score since the reference, and how much of it comes from the "population" and
-        from the "losses", with intervals that hold at all times.
+        from the "losses", with intervals that are valid at all times.
     periods : Table
-        A row for each batch: its losses, the score to be expected if outcomes are as in the reference,
-        and the evidence of both kinds of change up to then, as powers of ten.
+        A row for each batch: its losses, the score that is expected if outcomes are as in the reference,
+        and the evidence of both kinds of change up to that batch, as powers of ten.
     changes : Table
-        A row for each group of rows and kind of change: rate or share as expected and as it is since
-        the change is most likely to have begun, their difference with an interval that holds at all
+        A row for each group of rows and kind of change: the expected rate or share and the one since
+        the most likely start of the change, their difference with an interval that is valid at all
         times and for all groups, the evidence, and the batch of the alarm, if any.
     alarms : tuple of Alarm
-        At most one of each kind, the first one first.
+        At most one of each kind, in the order of time.
     remarks : tuple of Remark
         Notes on the data and the result.
 
@@ -160,11 +165,11 @@ class Tracking(SavedAsJson, SavedAsPage):
 
     @property
     def population_changed(self) -> bool:
-        """Whether the rows that come are others than in the reference."""
+        """Whether the distribution of scores or features differs from the reference."""
         return any(one.kind == POPULATION for one in self.alarms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything as plain Python values; numbers that are not finite become None.
 
         Returns
         -------
@@ -203,7 +208,7 @@ class Tracking(SavedAsJson, SavedAsPage):
         Returns
         -------
         TrackingDisplay
-            The picture, with everything that is drawn.
+            The figure, with the data that it shows.
 
         Examples
         --------
@@ -217,11 +222,11 @@ class Tracking(SavedAsJson, SavedAsPage):
 
     @property
     def verdict(self) -> str:
-        """What was found, in a few sentences."""
+        """The result in a few sentences."""
         if not self.alarms:
             return (
-                f"No change found in {len(self.periods):,} batches: neither in the outcomes nor in the "
-                "population."
+                f"No change was found in {len(self.periods):,} batches, neither in the outcomes nor in "
+                "the population."
             )
         return " ".join([*map(str, self.alarms), self._score()])
 
@@ -230,24 +235,24 @@ class Tracking(SavedAsJson, SavedAsPage):
         spec = loss_spec(abs(self.reference["score"]))
         parts = [f"{change[name].value:+{spec}} from the {said}" for name, said in _PARTS.items()]
         return (
-            f"The score is {change['score'].value:+{spec}} from that of the reference: "
+            f"The score changed by {change['score'].value:+{spec}} since the reference: "
             f"{' and '.join(parts)}."
         )
 
     def __str__(self) -> str:
         level = percent(self.confidence_level)
         lines = [
-            f"{self.task} task, rule {self.rule}, {self.n_reference:,} reference rows, "
-            f"{self.n_current:,} rows in {len(self.periods):,} batches",
+            f"{self.task} task, {rule_title(self.rule)}, {self.n_reference:,} reference rows, "
+            f"{self.n_current:,} current rows in {len(self.periods):,} batches",
             "",
             *aligned(self._score_rows()),
         ]
         for kind, title in _TITLES.items():
             lines += ["", title, *aligned(self._change_rows(kind))]
-        lines += ["", self.verdict, ""]
+        lines += ["", textwrap.fill(self.verdict, _LINE_LENGTH, break_on_hyphens=False), ""]
         lines.append(
-            f"Intervals and alarms hold at all times: without a change, {level} of such series never "
-            "raise an alarm."
+            f"Intervals and alarms are valid at all times: if nothing changes, {level} of all series "
+            "never raise an alarm."
         )
         return "\n".join([*lines, *(f"note: {one}" for one in self.remarks)])
 
@@ -264,7 +269,7 @@ class Tracking(SavedAsJson, SavedAsPage):
         return rows
 
     def _change_rows(self, kind: str) -> list[list[str]]:
-        rows = [["  change in points", "since", "rows", "is", "expected", "alarm", "group"]]
+        rows = [["  change in points", "since", "rows", *_COLUMNS[kind], "alarm", "group"]]
         shown = [row for row in self.changes.rows() if row["kind"] == kind and row["n"] > 0][:_SHOWN]
         for row in shown:
             spec = rate_spec(row["current"], row["expected"])
@@ -280,6 +285,3 @@ class Tracking(SavedAsJson, SavedAsPage):
                 ]
             )
         return rows
-
-
-_PARTS = {POPULATION: "population", LOSSES: "outcomes"}

@@ -1,4 +1,4 @@
-"""Two data sets at the door: the second is read as the first was."""
+"""Reading two data sets so that they have the same classes, columns and category codes."""
 
 from __future__ import annotations
 
@@ -53,27 +53,27 @@ def _read_one(name: str, data: Any, reading: Reading, like: Problem | None) -> P
 
 
 def by_name(name: str, data: Any, further: Sequence[str] = _FURTHER) -> dict[str, Any]:
-    """Return the parts of a data set by their names; ``further`` are those that it may have."""
+    """Return the parts of a data set by name; ``further`` are the optional parts."""
     if isinstance(data, Mapping):
         unknown = [key for key in data if key not in (*_NAMES, *further)]
         missing = [key for key in _NAMES if key not in data]
         if unknown or missing:
             got = f"{unknown[0]!r}" if unknown else f"no {missing[0]!r}"
             raise DataError(
-                f"the {name} data must be a mapping with {', '.join(_NAMES)} and perhaps "
-                f"{' and '.join(further)}, got {got}."
+                f"the {name} data must be a mapping with {', '.join(_NAMES)} and optionally "
+                f"{', '.join(further)}, got {got}. Rename or add it."
             )
         return dict(data)
     if not isinstance(data, tuple | list) or len(data) != 3:
-        got = f"{len(data)} entries" if isinstance(data, tuple | list) else f"a {type(data).__name__}"
+        got = f"{len(data)} entries" if isinstance(data, tuple | list) else type(data).__name__
         raise DataError(
-            f"the {name} data must be a tuple of three, got {got}. Pass (y_true, y_prob, X)."
+            f"the {name} data must be a tuple or a mapping, got {got}. Pass (y_true, y_prob, X)."
         )
     return dict(zip(_NAMES, data, strict=True))
 
 
 def pooled(first: BinaryProblem, second: BinaryProblem) -> BinaryProblem:
-    """Return the rows of both problems as one; weights have mean 1 in each, clusters stay apart.
+    """Concatenate two problems; weights are scaled to mean 1 in each, and clusters are kept apart.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def pooled(first: BinaryProblem, second: BinaryProblem) -> BinaryProblem:
 
 
 def _joined(first: Features, second: Features) -> Features:
-    """Return the rows of both; categories that only the second has come after the others."""
+    """Concatenate the rows; categories that only the second has come after the others."""
     n = first.n_rows + second.n_rows
     columns = [np.concatenate([first.column(j), second.column(j)]) for j in range(first.n_columns)]
     categories = {}

@@ -21,7 +21,7 @@ from epiloss.cli.output import check_output, named_files
 from epiloss.cli.rows import read_rows, score_columns, take_columns
 
 if TYPE_CHECKING:
-    from epiloss.analysis.drift import Drift
+    from epiloss.analysis.drift_result import Drift
 
 EXAMPLES = (
     "epiloss drift last_year.parquet this_year.parquet --label y --score p",

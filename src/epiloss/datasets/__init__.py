@@ -1,4 +1,4 @@
-"""Demo data that come with the package; `README.md` beside this file tells their story."""
+"""Bundled demo data; the README.md in this folder describes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCORE = "score"
 
 @dataclass(frozen=True)
 class DemoData:
-    """Features by name, 0/1 labels and the scores of a model that never saw these rows.
+    """Features, binary labels, and the scores of a model that was fitted to other rows.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class DemoData:
 
 
 def load_census_income() -> DemoData:
-    """Load 20,000 workers of Census-Income with a logistic model's held-out scores.
+    """Load 20,000 rows of the Census-Income data, with held-out scores of a logistic regression.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def load_census_income() -> DemoData:
 
     See Also
     --------
-    epiloss.audit : audits them.
+    epiloss.audit : audits the scores.
 
     References
     ----------

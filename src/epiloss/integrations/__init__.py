@@ -1,1 +1,1 @@
-"""Packages that meet epiloss in users' code: scikit-learn, MLflow, torch, torchmetrics."""
+"""Integrations with scikit-learn, skore, MLflow, torch and torchmetrics."""

@@ -1,4 +1,4 @@
-"""An audit in an MLflow run: its numbers as metrics, its options as parameters, its page as a file."""
+"""Logging audits to MLflow: losses as metrics, options as parameters, the report as an artifact."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESTIMATES = (
     "twin_estimate",
     "irreducible_loss",
 )
-_LONGEST = 500  # characters of a parameter or tag, which every tracking store takes
+_LONGEST = 500  # characters of a parameter or tag that every tracking store accepts
 
 
 def log_audit(
@@ -32,7 +32,7 @@ def log_audit(
     client: Any = None,
     step: int = 0,
 ) -> str:
-    """Log an audit into an MLflow run, by default the active one, and return the run's id."""
+    """Log an audit to an MLflow run, by default the active one, and return the id of the run."""
     try:
         import mlflow
         from mlflow.entities import Metric, Param, RunTag
@@ -44,8 +44,8 @@ def log_audit(
         active = mlflow.active_run()
         if active is None:
             raise OptionError(
-                "log_to_mlflow needs a run, and none is active. Call it inside `with "
-                "mlflow.start_run():`, or give run_id=."
+                "log_to_mlflow needs a run, but none is active. Call it inside `with "
+                "mlflow.start_run():`, or pass run_id=."
             )
         run_id = str(active.info.run_id)
     client = mlflow.MlflowClient() if client is None else client
@@ -64,7 +64,7 @@ def log_audit(
 
 
 def metrics_of(result: Audit) -> Iterator[tuple[str, float]]:
-    """Return every number of the ledger by its name, those of recalibrated scores too; then metrics.
+    """Yield all numbers of an audit by name: its losses, those after recalibration, and its metrics.
 
     Examples
     --------

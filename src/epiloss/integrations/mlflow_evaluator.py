@@ -1,6 +1,6 @@
-"""An evaluator of MLflow: ``mlflow.evaluate(..., evaluators="epiloss")`` audits a classifier.
+"""An MLflow evaluator: ``mlflow.evaluate(..., evaluators="epiloss")`` audits a classifier.
 
-MLflow finds it by the entry point ``mlflow.model_evaluator``, and runs it only where it is named.
+MLflow finds it by the entry point ``mlflow.model_evaluator``, and runs it only if it is named.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ except ImportError:
 
 
 class EpilossEvaluator(ModelEvaluator):  # type: ignore[misc]  # mlflow may not be installed
-    """Audits the probabilities of a classifier, and logs losses, metrics and report into the run.
+    """Audit the probabilities of a classifier, and log losses, metrics and the report to the run.
 
-    ``evaluator_config`` are options of :func:`epiloss.audit`, and ``prefix``, which names of metrics
-    begin with.
+    ``evaluator_config`` may have the options of :func:`epiloss.audit`, and ``prefix``, the prefix of the
+    names of metrics.
     """
 
     @classmethod
@@ -60,9 +60,9 @@ class EpilossEvaluator(ModelEvaluator):  # type: ignore[misc]  # mlflow may not 
 
 
 def _probabilities(model: Any, X: Any) -> tuple[Any, list[Any]]:
-    """Return the probabilities of a model of MLflow, and their classes where it tells them."""
+    """Return the probabilities of an MLflow model, and their classes if they are known."""
     try:
         raw = model.get_raw_model()
     except (AttributeError, NotImplementedError):
-        return model.predict(X), []  # of a function, or of a model that returns probabilities
+        return model.predict(X), []  # a function, or a model that returns probabilities
     return predicted_probabilities(raw, X)

@@ -1,4 +1,4 @@
-"""Losses as scorers of scikit-learn: for ``cross_validate``, ``GridSearchCV`` and the like."""
+"""Losses as scikit-learn scorers, for ``cross_validate``, ``GridSearchCV`` and the like."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LossScorer:
     losses : tuple of str
         The names of the losses.
     single : bool
-        Whether one loss is returned by itself.
+        Whether the scorer returns one number instead of a dictionary.
     options : dict
         Options of :func:`epiloss.audit`.
 
@@ -48,7 +48,7 @@ class LossScorer:
     def __call__(
         self, estimator: Any, X: Any, y: Any, sample_weight: Any = None
     ) -> float | dict[str, float]:
-        """Return the negated loss, or each negated loss by its name."""
+        """Return the negated loss, or a dictionary of negated losses."""
         scores, classes = predicted_probabilities(estimator, X)
         options = {"classes": classes, "sample_weight": sample_weight, **self.options}
         result = audit(y, scores, X, **options)
@@ -62,17 +62,17 @@ class LossScorer:
 
 
 def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> LossScorer:
-    """Return a scorer that audits a classifier on rows held out; larger is better.
+    """Return a scorer that audits a classifier on held-out rows; larger is better.
 
-    The losses have the names ``"neg_score"`` (the rule's: the Brier score by default),
-    ``"neg_calibration_loss"`` and ``"neg_grouping_loss"``. The grouping loss is a lower bound, which
-    grows with the rows that are held out: compare models on folds of equal size.
+    The losses are ``"neg_score"`` (the Brier score by default), ``"neg_calibration_loss"`` and
+    ``"neg_grouping_loss"``. The estimate of the grouping loss grows with the number of held-out rows, so
+    compare models on folds of equal size.
 
     Parameters
     ----------
     losses : str or sequence of str
-        One loss, which ``GridSearchCV`` can choose by; or several, by default all, of one audit, which
-        ``cross_validate`` reports by their names.
+        One loss, for example for ``GridSearchCV``, or several losses of the same audit, which
+        ``cross_validate`` reports by name. The default is all of them.
     **options
         Options of :func:`epiloss.audit`.
 
@@ -83,7 +83,7 @@ def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> 
 
     See Also
     --------
-    audit : what it calls.
+    audit : the function that the scorer calls.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def loss_scorer(losses: str | Sequence[str] = tuple(_PARTS), **options: Any) -> 
     if unknown or not names:
         raise OptionError(
             f"losses must be among {', '.join(map(repr, _PARTS))}, got "
-            f"{repr(unknown[0]) if unknown else 'none'}."
+            f"{repr(unknown[0]) if unknown else 'none'}. Name at least one of them."
         )
     return LossScorer(names, single, options)
 

@@ -1,4 +1,4 @@
-"""A check of skore: ``report.checks.add([ProbabilityCheck()])`` audits the report's probabilities."""
+"""A skore check: ``report.checks.add([ProbabilityCheck()])`` audits the report's probabilities."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TASKS = ("binary-classification", "multiclass-classification")
 
 
 class ProbabilityCheck(Check):  # type: ignore[misc]  # skore may not be installed
-    """Finds an issue where probabilities are off, on average or at equal scores.
+    """Report an issue if the probabilities are off, on average or at equal scores.
 
-    Of an estimator's report it audits the test rows, and of a cross-validation every row by the model
-    that did not see it. The explanation is the verdict of the audit.
+    For the report of an estimator, the check audits the test rows. For a cross-validation, it audits all
+    rows, each with the model that was not fitted to it. The explanation is the verdict of the audit.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class ProbabilityCheck(Check):  # type: ignore[misc]  # skore may not be install
 
     code = "EPI001"
     title = "Probabilities are off"
-    report_types = ["estimator", "cross-validation"]  # noqa: RUF012  # as skore wants it
+    report_types = ["estimator", "cross-validation"]  # noqa: RUF012  # skore expects a list
     docs_url = None
     severity = "issue"
     slow = True
@@ -44,7 +44,7 @@ class ProbabilityCheck(Check):  # type: ignore[misc]  # skore may not be install
         self.options = options
 
     def check_function(self, report: Any) -> str | None:
-        """Return the verdict, or None where nothing that matters is sure to be wrong."""
+        """Return the verdict if it asks for recalibration or repair, otherwise None."""
         if report.ml_task not in _TASKS:
             raise CheckNotApplicable(f"Only classifiers have probabilities; got {report.ml_task}.")
         try:
@@ -55,13 +55,13 @@ class ProbabilityCheck(Check):  # type: ignore[misc]  # skore may not be install
 
 
 def _rows(report: Any) -> tuple[Any, Any, Any]:
-    """Return labels, probabilities and features of rows that the model has not seen."""
+    """Return the labels, probabilities and features of held-out rows."""
     if hasattr(report, "X_test"):
         scores, _ = predicted_probabilities(report.estimator_, report.X_test)
         return report.y_test, scores, report.X_test
     tested = [test for _, test in report.split_indices]
     if not np.array_equal(np.sort(np.concatenate(tested)), np.arange(len(report.y))):
-        raise CheckNotApplicable("Splits must test each row once: use KFold or StratifiedKFold.")
+        raise CheckNotApplicable("Splits must test each row exactly once. Use KFold or StratifiedKFold.")
     parts = [predicted_probabilities(one.estimator_, one.X_test)[0] for one in report.reports_]
     scores = np.empty((len(report.y), parts[0].shape[1]))
     for rows, part in zip(tested, parts, strict=True):

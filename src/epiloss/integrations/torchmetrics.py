@@ -1,4 +1,4 @@
-"""A torchmetrics metric: the losses of a plan's regions, tracked over batches and ranks."""
+"""A torchmetrics metric: the losses in the regions of a plan, over batches and ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from epiloss.analysis.tracking import RegionPlan
+from epiloss.analysis.region_plan import RegionPlan
 from epiloss.errors import MissingExtraError
 from epiloss.estimation.region_rows import FIELDS, carried
 from epiloss.estimation.region_stats import RegionStats
@@ -17,7 +17,7 @@ try:
     import torch
 
     if find_spec("torchvision") is not None:
-        import_torchvision()  # which torchmetrics loads where it is there
+        import_torchvision()  # torchmetrics imports it if it is installed
     from torchmetrics import Metric
 except ImportError:
     raise MissingExtraError(
@@ -31,12 +31,12 @@ _LOSSES = ("score", "calibration_loss", "grouping_loss")
 class GroupingLossMetric(Metric):  # type: ignore[misc]  # torchmetrics may not be installed
     """The score, the calibration loss and a lower bound on the grouping loss of all rows so far.
 
-    The one state is a tensor of whole numbers whose sum over ranks is exact.
+    The state is a tensor of integers, so its sum over ranks is exact.
 
     Parameters
     ----------
     plan : RegionPlan
-        The level sets and regions, learned on rows that the metric does not see.
+        The level sets and regions. They must be learned on other rows.
     """
 
     full_state_update = False
@@ -58,13 +58,13 @@ class GroupingLossMetric(Metric):  # type: ignore[misc]  # torchmetrics may not 
         self.sums += torch.from_numpy(dense).to(self.sums.device)
 
     def compute(self) -> dict[str, torch.Tensor]:
-        """Return the losses of all rows that were counted."""
+        """Return the losses of all rows so far."""
         losses = self.plan.losses(self.stats)
         return {name: torch.tensor(losses.total(name), dtype=torch.float64) for name in _LOSSES}
 
     @property
     def stats(self) -> RegionStats:
-        """The sums of all rows that were counted."""
+        """The statistics of all rows so far."""
         sums = self.sums.cpu().numpy()
         level_set, region = np.nonzero(sums[:, 0].any(axis=0))
         return RegionStats(level_set, region, carried(sums[:, :, level_set, region]), self.plan.name)

@@ -1,5 +1,6 @@
-"""What to do about it: probabilities corrected by region, learned, saved and applied."""
+"""Repairs: corrections of scores by their features, fitted, saved and applied."""
 
-from epiloss.repair.estimators import RegionRecalibratedClassifier, RegionRecalibrator, load_repair
+from epiloss.repair.classifier import RegionRecalibratedClassifier
+from epiloss.repair.recalibrator import RegionRecalibrator, load_repair
 
 __all__ = ["RegionRecalibratedClassifier", "RegionRecalibrator", "load_repair"]

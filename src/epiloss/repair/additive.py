@@ -1,9 +1,9 @@
-"""Ridge regressions on codes: what a column adds to the log-odds is a table of its codes.
+"""Ridge regressions on codes: the effect of a column on the log-odds is a table with one entry per code.
 
-A number comes by the normal score of its rank and, as heavy tails need, by the mean value of its code;
-each also times ``4 S (1 - S)``. A category is an indicator in units of 1, so that the rarer it is the
-more it is shrunk. Sums of products are added up once, fold by fold: those of all folds
-but one are a difference.
+A numeric column enters as the normal score of its rank and, for heavy tails, as the mean value of its
+code; both also enter multiplied by ``4 S (1 - S)``. A category enters as an indicator that is not
+standardised, so that rare categories are shrunk more. The sums of products are computed once for each
+fold; the sums of all folds but one are a difference.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from epiloss._typing import Codes, Floats
 from epiloss.estimation.learning.encoding import Encoding
 from epiloss.input.features import Features
 
-STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # in units of the rows' weight
-LEAST_VARIANCE = 1e-4  # of a label, where the score is nearly sure
-_WIDEST = 1_500  # columns of a regression; more are too many to solve for
-_BLOCK = 2**20  # numbers at a time
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # penalties, relative to the weight of the rows
+LEAST_VARIANCE = 1e-4  # of a label whose score is close to 0 or 1
+_WIDEST = 1_500  # columns of a regression; larger systems take too long to solve
+_BLOCK = 2**20  # numbers that are processed at a time
 
 Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Additive:
-    """Tables (2, columns, 64): what a code adds, and what it adds times ``4 S (1 - S)``."""
+    """Tables (2, columns, 64): the effect of each code, and its effect multiplied by ``4 S (1 - S)``."""
 
     tables: Singles
 
     def predict(self, codes: Bytes, base: Floats) -> Floats:
-        """Return what to add to the log-odds of rows with codes (columns, rows)."""
+        """Return the correction of the log-odds of rows with codes (columns, rows)."""
         plain, product = np.zeros((2, len(base)))
         kernel().added_up(codes, self.tables[0], plain)
         kernel().added_up(codes, self.tables[1], product)
-        return plain + _room(base) * product
+        return plain + _scaled_variance(base) * product
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What codes are in a regression: a table (64, width) for each column.
+    """The basis functions of a regression: a table (64, width) of the codes for each column.
 
-    ``products`` has a table for each column too: what is multiplied with ``4 S (1 - S)``.
+    ``products`` has the tables of the basis functions that are multiplied by ``4 S (1 - S)``.
     """
 
     plain: Sequence[Singles]
@@ -54,7 +54,7 @@ class Basis:
 
     @classmethod
     def of(cls, encoding: Encoding, codes: Bytes, features: Features) -> Basis:
-        """Return the tables of all columns; of too many, each column has its normal scores alone."""
+        """Return the tables of all columns; if there are too many, only the normal scores."""
         normal, none = [one[:, None] for one in encoding.values], np.zeros((N_CODES, 0), np.float32)
         plain, products = [], []
         for j in range(features.n_columns):
@@ -64,7 +64,9 @@ class Basis:
             else:
                 plain.append(np.hstack([normal[j], _mean_values(codes[j], features.column(j))]))
                 products.append(plain[j])
-        basis = cls([*plain, none], [*products, none])  # the score itself is left to its curve
+        basis = cls(
+            [*plain, none], [*products, none]
+        )  # the score has no terms: its curve is already fitted
         if basis.width <= _WIDEST:
             return basis
         return cls([*normal[:-1], none], [none] * len(normal))
@@ -76,13 +78,13 @@ class Basis:
 
     def design(self, codes: Bytes, base: Floats) -> Singles:
         """Return the columns of the regression for rows with codes (columns, rows)."""
-        room = _room(base).astype(np.float32)[:, None]
+        factor = _scaled_variance(base).astype(np.float32)[:, None]
         plain = [table[code] for table, code in zip(self.plain, codes, strict=True)]
         pairs = zip(self.products, codes, strict=True)
-        return np.hstack([*plain, *(table[code] * room for table, code in pairs if table.shape[1])])
+        return np.hstack([*plain, *(table[code] * factor for table, code in pairs if table.shape[1])])
 
     def additive(self, coefficients: Floats) -> Additive:
-        """Return what a regression adds, as tables."""
+        """Return the effects of a regression as tables."""
         every = [*self.plain, *self.products]
         ends = np.cumsum([table.shape[1] for table in every])
         parts = np.split(coefficients, ends[:-1])
@@ -92,7 +94,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Products:
-    """Sums over rows for a regression with weights: of products, with the residuals, of the weights."""
+    """Sums over rows for a weighted regression: Gram matrix, moments and total weight."""
 
     gram: Floats
     moment: Floats
@@ -102,7 +104,7 @@ class Products:
     def of(
         cls, basis: Basis, codes: Bytes, base: Floats, labels: Floats, weights: Floats, rows: Codes
     ) -> Products:
-        """Add up some of the rows."""
+        """Return the sums over the given rows."""
         gram, moment, mass = np.zeros((basis.width, basis.width)), np.zeros(basis.width), 0.0
         for some in np.array_split(rows, max(-(-len(rows) * basis.width // _BLOCK), 1)):
             p, w = base[some], weights[some]
@@ -131,7 +133,7 @@ class Products:
 def fit_ridges(
     basis: Basis, codes: Bytes, base: Floats, labels: Floats, weights: Floats, folds: Sequence[Codes]
 ) -> list[Floats]:
-    """Return the coefficients (strengths, width) that the rows of all folds but one give, for each."""
+    """Return, for each fold, the coefficients (strengths, width) fitted to all other folds."""
     parts = [Products.of(basis, codes, base, labels, weights, rows) for rows in folds]
     total = Products(
         np.sum([one.gram for one in parts], axis=0),
@@ -141,12 +143,12 @@ def fit_ridges(
     return [total.without(part).solutions() for part in parts]
 
 
-def _room(base: Floats) -> Floats:
+def _scaled_variance(base: Floats) -> Floats:
     return 4 * base * (1 - base)
 
 
 def _indicators(column: NDArray[np.uint8]) -> Singles:
-    """Return an indicator of each code that there is, less its mean; 0 for missing values."""
+    """Return centred indicators of the codes that occur; missing values are 0."""
     count = np.bincount(column, minlength=N_CODES)[:MISSING]
     table = np.zeros((N_CODES, MISSING))
     table[:MISSING] = np.eye(MISSING) - count / max(int(count.sum()), 1)
@@ -154,7 +156,7 @@ def _indicators(column: NDArray[np.uint8]) -> Singles:
 
 
 def _mean_values(column: NDArray[np.uint8], values: NDArray[np.float64]) -> Singles:
-    """Return the mean value of each code, with mean 0 and variance 1 over the rows."""
+    """Return the mean value of each code, standardised over the rows."""
     count = np.bincount(column, minlength=N_CODES).astype(float)
     mean = np.bincount(column, np.nan_to_num(values.astype(float)), N_CODES) / np.maximum(count, 1)
     count[MISSING] = 0.0

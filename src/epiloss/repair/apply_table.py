@@ -1,4 +1,4 @@
-"""Tables through a saved repair, batch by batch: they may be larger than memory."""
+"""Applying a saved repair to tables, batch by batch, so that they may be larger than memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ def repair_table(
     *,
     logits: bool = False,
 ) -> int:
-    """Write files or a table with repaired scores, in their order, and return how many rows there are.
+    """Write a table with repaired scores and return its number of rows.
 
-    All columns are written again. Each column of scores is followed, at the end, by one with its name
-    and ``_repaired``, missing where a score is, as a probability also where ``logits`` were given. In
-    front stand the number of the row and, of several files, the file, unless there are such columns.
+    The output has the rows of the input in the same order and all of its columns, followed by a column
+    ``NAME_repaired`` for each score column ``NAME``. Repaired scores are probabilities, also for
+    ``logits``, and are missing for rows whose score is missing. The first columns are ``file`` (if there
+    are several files) and ``row``, unless the input has columns with these names.
     """
     pa = arrow()
     source = open_source(X)
@@ -76,7 +77,7 @@ def repair_table(
 def _repaired(
     repair: RegionRecalibrator, X: Any, batch: Any, names: Sequence[str], at: Place, *, logits: bool
 ) -> list[Floats]:
-    """Return the columns of repaired scores, NaN in rows where one is missing."""
+    """Return the columns of repaired scores, with NaN in rows whose score is missing."""
     given = score_numbers(_scores(batch, names), at, names)
     rows = np.flatnonzero(~lacks_score(given))
     better = np.full(given.shape, np.nan)
@@ -87,7 +88,7 @@ def _repaired(
 
 
 def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> list[str]:
-    """Return the columns that a repair learned from; if it was a matrix, the one that is as wide."""
+    """Return the columns the repair was fitted to; for a matrix, the list column of the same width."""
     widths = {
         field.name: _width(field, source.widths)
         for field in source.schema
@@ -109,7 +110,7 @@ def _width(field: Any, widths: Mapping[str, int]) -> int:
 
 
 def _features(batch: Any, names: Sequence[str], source: Source) -> Any:
-    """Return the columns of a batch as a repair takes them."""
+    """Return the feature columns of a batch in the form that a repair accepts."""
     columns: dict[str, Any] = {}
     for name in names:
         values, field = batch.column(name), source.schema.field(name)
@@ -124,7 +125,7 @@ def _features(batch: Any, names: Sequence[str], source: Source) -> Any:
 
 
 def _values(values: Any) -> Any:
-    """Return texts and moments as they are, and all else as numbers."""
+    """Return truth values and dates as NumPy arrays, and everything else as plain numbers or text."""
     types = arrow().types
     if types.is_boolean(values.type) or types.is_temporal(values.type):
         return values.to_numpy(zero_copy_only=False)

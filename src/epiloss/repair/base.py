@@ -1,4 +1,4 @@
-"""A repair: the score's own curve first, then corrections for what it does not tell."""
+"""The repair of one score: a calibration curve, followed by corrections by the features."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from epiloss._typing import Floats
 from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.input.features import Features
 
-_KEPT = 0.1  # what is added takes a probability at most nine tenths of its way to 0 or 1
+_KEPT = 0.1  # a correction moves a probability at most nine tenths of the way to 0 or 1
 
 
 class Correction(Protocol):
-    """A better probability, given the features and the probability so far."""
+    """A correction of probabilities by the features."""
 
     def corrected(self, features: Features, base: Floats) -> Floats:
-        """Return the better probability of each row."""
+        """Return the corrected probability of each row."""
 
 
 @dataclass(frozen=True)
 class BinaryRepair:
-    """The repair of one score: ``curve`` is None where the scores are kept as they are."""
+    """The repair of one score; ``curve`` is None if the scores are not recalibrated."""
 
     curve: InterpolatedCurve | None
     corrections: Sequence[Correction]
 
     @property
     def keeps(self) -> bool:
-        """Whether the scores stay as they are, because nothing was sure to be better."""
+        """Whether the repair leaves the scores unchanged, because nothing was clearly better."""
         return self.curve is None and not self.corrections
 
     def predict(self, features: Features, scores: Floats) -> Floats:
@@ -43,7 +43,7 @@ class BinaryRepair:
 
 
 def moved(base: Floats, offset: Floats) -> Floats:
-    """Return probabilities with something added, never all the way to 0 or 1.
+    """Add an offset to probabilities without ever reaching 0 or 1.
 
     Examples
     --------

@@ -1,12 +1,13 @@
-"""Corrections by boosting on the log-odds scale: ridge regressions and boosted trees, weighed together.
+"""Corrections on the log-odds scale: a weighted combination of ridge regressions and boosted trees.
 
-Rows are dealt to folds. On all folds but one, what must be added to the log-odds of ``C`` is learned
-from the features and the score; on the one left out the predictions (several strengths of ridge,
-several stages of boosting) are collected. Their weights, none negative, are those that make labels most
-likely which no prediction has seen: that is where boosting stops, and how much is shrunk.
+Rows are assigned to folds. Corrections of the log-odds of ``C`` are learned from the features and the
+score on all folds but one, with several penalties of the ridge regression and several stages of
+boosting, and predicted for the fold left out. The models are combined with the nonnegative weights that
+maximise the likelihood of the labels given these cross-fitted predictions. The weights decide when
+boosting stops and how much the corrections are shrunk.
 
-Features and score become codes once, without labels. All folds share them, so that what they have
-learned adds up: one table for each column, and one list of trees.
+Features and score are encoded once, without using labels. All folds share the encoding, so that their
+models can be added up to one table for each column and one list of trees.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from epiloss.estimation.learning.encoding import Encoding, learn_encoding
 from epiloss.input.features import Features
 from epiloss.repair.additive import LEAST_VARIANCE, STRENGTHS, Additive, Basis, fit_ridges
 from epiloss.repair.base import Correction
-from epiloss.repair.own_learner import OwnModels
+from epiloss.repair.custom_learner import CustomModels
 from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
-from epiloss.repair.trees import growth_for, predict_stages, stages_for, weighed
+from epiloss.repair.trees import growth_for, predict_stages, stages_for, weighted_trees
 
-_MOST_ROWS = 200_000  # that trees, or a learner of the user's own, learn from
+_MOST_ROWS = 200_000  # for fitting trees or a custom learner
 
 
 @dataclass(frozen=True)
 class BoostedCorrection:
-    """What all folds have learned, on average; wide features come by their principal components."""
+    """The mean of the models of all folds; wide features are replaced by principal components."""
 
     narrow: Projection | None
     encoding: Encoding
@@ -41,7 +42,7 @@ class BoostedCorrection:
     trees: Records
 
     def corrected(self, features: Features, base: Floats) -> Floats:
-        """Return the probabilities with what must be added to their log-odds."""
+        """Return the probabilities with corrected log-odds."""
         codes = self.encoding.codes(features if self.narrow is None else self.narrow(features), base)
         added = self.additive.predict(codes, base)
         kernel().boosted(codes, None, self.trees, added)
@@ -50,9 +51,9 @@ class BoostedCorrection:
 
 @dataclass(frozen=True)
 class _CodedModels:
-    """Ridges and trees of all folds, before they are weighed.
+    """Ridge regressions and trees of all folds, before they are combined.
 
-    ``columns`` are the predictions for rows that a model has not seen: strengths first, then stages.
+    ``columns`` are the cross-fitted predictions, first of each penalty and then of each stage.
     """
 
     narrow: Projection | None
@@ -73,7 +74,7 @@ class _CodedModels:
         parts: Sequence[tuple[Codes, Codes]],
         generator: np.random.Generator,
     ) -> _CodedModels:
-        """Learn from the first rows of each part, and predict the others."""
+        """Fit models to the first rows of each part, and predict the others."""
         narrow = projection(features, int(generator.integers(2**31)))
         inputs = features if narrow is None else narrow(features)
         encoding, codes = _encoded(inputs, base)
@@ -92,11 +93,11 @@ class _CodedModels:
         return cls(narrow, encoding, basis, ridges, trees, stages, columns)
 
     def correction(self, shares: Floats) -> BoostedCorrection:
-        """Return the mean over the folds, with a weight for each column."""
+        """Return the mean over the folds, with the given weight for each column."""
         n = len(self.ridges)
         strengths, stages = np.split(shares / n, [len(STRENGTHS)])
         additive = self.basis.additive(strengths @ np.sum(self.ridges, axis=0))
-        trees = [weighed(one, self.stages, stages) for one in self.trees]
+        trees = [weighted_trees(one, self.stages, stages) for one in self.trees]
         return BoostedCorrection(self.narrow, self.encoding, additive, np.concatenate(trees))
 
 
@@ -111,12 +112,12 @@ def fit_boosted(
 ) -> tuple[Correction, Floats]:
     """Return the correction, and each row corrected by models and weights that have not seen it.
 
-    ``base`` is the calibrated score of each row, from rows of other folds.
+    ``base`` is the calibrated score of each row, with a curve fitted to other folds.
     """
     parts = [_divided(fold, k, generator) for k in np.unique(fold)]
     rows = (features, base, labels, weights, parts, generator)
-    models: OwnModels | _CodedModels
-    models = _CodedModels.fit(*rows) if learner is None else OwnModels.fit(learner, *rows)
+    models: CustomModels | _CodedModels
+    models = _CodedModels.fit(*rows) if learner is None else CustomModels.fit(learner, *rows)
     columns, offset, honest = models.columns, log_odds(base), np.empty(len(base))
     for _, inside in parts:
         rest = np.delete(np.arange(len(base)), inside)
@@ -127,7 +128,7 @@ def fit_boosted(
 
 
 def _divided(fold: Codes, k: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
-    """Return the rows to learn from, of very many a part, and the rows of the fold left out."""
+    """Return the rows to learn from (a sample if there are very many) and those of fold ``k``."""
     learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
     if len(learn) > _MOST_ROWS:
         learn = np.sort(generator.permutation(learn)[:_MOST_ROWS])
@@ -135,14 +136,14 @@ def _divided(fold: Codes, k: int, generator: np.random.Generator) -> tuple[Codes
 
 
 def _encoded(features: Features, base: Floats) -> tuple[Encoding, Bytes]:
-    """Return codes in which categories that nobody has seen are missing values."""
+    """Return an encoding in which unseen categories are missing values, and the codes."""
     encoding, codes = learn_encoding(features, base)
     tables = {j: np.append(table[:-1], np.uint8(MISSING)) for j, table in encoding.tables.items()}
     return replace(encoding, tables=tables), codes
 
 
 def _boost(codes: Bytes, base: Floats, labels: Floats, weight: Floats, learn: Codes) -> Records:
-    """Boost the log-likelihood of some rows from the log-odds of their scores on."""
+    """Boost the log-likelihood, starting at the log-odds of the scores."""
     p, w = base[learn], weight[learn]
     growth = growth_for(len(base), w * np.maximum(p * (1 - p), LEAST_VARIANCE))
     columns = np.arange(len(codes), dtype=np.int32)

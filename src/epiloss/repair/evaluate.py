@@ -1,7 +1,8 @@
-"""The loop: repair on one part of the rows, measure on the others, before and after."""
+"""Evaluation of a repair: fit it on one part of the rows, audit the others before and after."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,30 +21,30 @@ from epiloss.errors import DataError, OptionError
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import Problem
 from epiloss.number_format import digits_of, loss_spec
-from epiloss.repair.estimators import RegionRecalibrator, repaired
 from epiloss.repair.fitting import ENOUGH_ROWS
+from epiloss.repair.recalibrator import RegionRecalibrator, repaired_scores
 
 _SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ ", "remainder": "+ "}
 
 
 @dataclass(frozen=True)
 class RepairResult(SavedAsJson, SavedAsPage):
-    """Audits of the same fresh rows before and after a repair, and by how much the losses changed.
+    """Audits of held-out rows before and after a repair, and the differences of the losses.
 
     Attributes
     ----------
     before, after : Audit
-        The audits of the rows that the repair has not seen.
+        The audits of the rows to which the repair was not fitted.
     differences : dict of str to Estimate
-        The score and its parts after less those before; below zero is an improvement.
+        The score and its parts after minus before. Negative differences are improvements.
     rows : array of int
-        The numbers of these rows.
+        The numbers of the held-out rows.
     scores : array
         Their repaired scores.
     repair : RegionRecalibrator
-        The repair, to apply or to save.
+        The fitted repair.
     n_learned : int or None
-        The number of rows that it was learned from.
+        The number of rows to which it was fitted.
 
     See Also
     --------
@@ -70,23 +71,25 @@ class RepairResult(SavedAsJson, SavedAsPage):
 
     @property
     def note(self) -> str:
-        """What to know of the repair: that it changes nothing, or was learned from few rows."""
+        """A warning if the repair changes nothing or was fitted to few rows, otherwise empty."""
         few = self.n_learned is not None and self.n_learned < ENOUGH_ROWS
         if all(one.keeps for one in self.repair.repairs_):
             why = (
-                f"{self.n_learned:,} rows are too few to tell" if few else "nothing helped rows left out"
+                f"{self.n_learned:,} rows are too few to find a correction"
+                if few
+                else "no correction improved held-out rows"
             )
-            more = f" Use {ENOUGH_ROWS:,} rows or more to learn from." if few else ""
-            return f"The repair leaves the scores as they are: {why}.{more}"
+            more = f" Fit it to {ENOUGH_ROWS:,} rows or more." if few else ""
+            return f"The repair does not change the scores: {why}.{more}"
         if few:
             return (
-                f"The repair was learned from {self.n_learned:,} rows, which are few: with "
-                f"{ENOUGH_ROWS:,} or more it would do better."
+                f"The repair was fitted to only {self.n_learned:,} rows. With {ENOUGH_ROWS:,} rows or "
+                "more it would be better."
             )
         return ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python values; what is not finite becomes None.
+        """Return everything as plain Python values; numbers that are not finite become None.
 
         Returns
         -------
@@ -114,8 +117,8 @@ class RepairResult(SavedAsJson, SavedAsPage):
         spec = loss_spec(*(one.score.value for one in (self.before, self.after)))
         wide = 5 + digits_of(spec)
         lines = [
-            f"repaired by {self.repair.method}, measured on {self.before.n_samples:,} rows that it has "
-            "not seen",
+            f"{self.repair.method} repair, evaluated on {self.before.n_samples:,} rows that it was not "
+            "fitted to",
             "",
             f"{'':28}{'before':>{wide}}{'after':>{wide}}{'difference':>{wide + 2}} {level}",
         ]
@@ -130,33 +133,34 @@ class RepairResult(SavedAsJson, SavedAsPage):
             pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
             lines.append(f"{title:28}{both}{format(change.value, spec):>{wide + 2}}{interval}{pvalue}")
         note = [f"note: {self.note}"] if self.note else []
-        return "\n".join([*lines, "", f"after: {self.after.verdict}", *note])
+        verdict = textwrap.fill(f"After the repair: {self.after.verdict}", 100, break_on_hyphens=False)
+        return "\n".join([*lines, "", verdict, *note])
 
 
 @limited_threads()
 def repair_audit(
     result: Audit, recalibrator: RegionRecalibrator | None = None, part: float = 0.5
 ) -> RepairResult:
-    """Learn a repair on a ``part`` of the audited rows, and audit the others before and after."""
+    """Fit a repair to a ``part`` of the audited rows, and audit the others before and after."""
     details = result.details
     if details is None or details.problem.features is None:
         raise OptionError(
-            "a repair needs X and the rows of the audit, and this audit lacks them. Audit again with X."
+            "a repair needs X and the rows of the audit, which this audit lacks. Audit again with X."
         )
     if not 0 < part < 1:
         raise OptionError(
-            f"part, the fraction of rows that learn the repair, must lie in (0, 1), got {part}."
+            f"part, the fraction of rows to fit the repair to, must lie in (0, 1), got {part}."
         )
     problem, options = details.problem, replace(details.options, recalibrate=None)
     repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
     learn, fresh = _parts(problem, part, stream(options.seed, "repair"))
-    with working(f"learning a repair on {len(learn):,} rows", options.verbose):
+    with working(f"fitting a repair to {len(learn):,} rows", options.verbose):
         repair.fit_problem(problem.take(learn))
     given = problem.take(fresh)
-    if given.task == "top-label":  # of the same class before and after, whichever is then the top one
+    if given.task == "top-label":  # audit the same class after the repair, even if the top one changes
         given = replace(given, claimed=given.scores.argmax(axis=1))
     assert given.features is not None
-    scores = repaired(repair.repairs_, repair.positive_, given.features, given.scores)
+    scores = repaired_scores(repair.repairs_, repair.positive_, given.features, given.scores)
     before, after = (
         audit_problem(one, options, details.display) for one in (given, replace(given, scores=scores))
     )
@@ -165,20 +169,20 @@ def repair_audit(
 
 
 def _numbers(problem: Problem) -> Codes:
-    assert problem.rows is not None  # some were taken
+    assert problem.rows is not None  # take() keeps the numbers of the rows
     return problem.rows
 
 
 def _parts(problem: Problem, part: float, generator: np.random.Generator) -> tuple[Codes, Codes]:
-    """Return the rows that learn and those that are fresh; clusters stay together."""
+    """Return the rows to fit to and the held-out rows; clusters are not split."""
     unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
     n_units = int(unit.max()) + 1
     learns = generator.permutation(n_units) < round(part * n_units)
     learn, fresh = np.flatnonzero(learns[unit]), np.flatnonzero(~learns[unit])
-    for name, rows in (("learn the repair", learn), ("measure it", fresh)):
+    for name, rows in (("fit the repair", learn), ("evaluate it", fresh)):
         if len(rows) < 2 or len(np.unique(problem.labels[rows])) < 2:
             raise DataError(
-                f"{len(rows)} rows are too few to {name}: both outcomes must be among them. Use more "
+                f"{len(rows)} rows are too few to {name}, which needs rows of both outcomes. Use more "
                 "rows, or another part=."
             )
     return learn, fresh

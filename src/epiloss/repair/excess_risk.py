@@ -1,8 +1,8 @@
-"""What acting on its score costs each row: by predictions of models that have not seen the row.
+"""The risk of each row's score and its excess, by models that have not seen the row.
 
-The expected loss of a score ``S`` in a row whose probability is ``C`` is ``e(C) + d(S, C)``: what nobody
-could avoid, and the excess. With costs of decisions it is what the decision by the score is expected to
-cost, and how much less the decision by the best prediction would.
+The expected loss of a score ``S`` for a row with probability ``C`` is ``e(C) + d(S, C)``: the
+unavoidable part and the excess. If costs of decisions are given, the risk is the expected cost of the
+decision by the score, and the excess is what the decision by the best prediction would save.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FOLDS = 5
 
 @limited_threads(openmp=True)
 def excess_risk(result: Audit, cost_fp: float | None = None, cost_fn: float | None = None) -> Table:
-    """Return the score, the best prediction, the risk and its excess of each row."""
-    problem = the_score_of(result, "excess_risk")
-    assert result.details is not None  # as just checked
+    """Return the score, the best prediction, the risk and the excess risk of each row."""
+    problem = single_score(result, "excess_risk")
+    assert result.details is not None  # checked by single_score
     seed = result.details.options.seed
     prediction = predicted_unseen(problem, seed)
     if cost_fp is None and cost_fn is None:
@@ -57,34 +57,34 @@ def excess_risk(result: Audit, cost_fp: float | None = None, cost_fn: float | No
 
 
 def _expected_cost(acted_on: Floats, probability: Floats, threshold: float) -> Floats:
-    """Return what decisions are expected to cost where both costs sum to 1."""
+    """Return the expected cost of decisions if both costs sum to 1."""
     acts = acted_on >= threshold
     return np.where(acts, threshold * (1 - probability), (1 - threshold) * probability)
 
 
-def the_score_of(result: Audit, what: str) -> BinaryProblem:
-    """Return the one score that was audited, with its rows, or say that there is none."""
+def single_score(result: Audit, what: str) -> BinaryProblem:
+    """Return the problem of an audit with a single score, or raise an error."""
     details = result.details
     if details is None or len(details.evaluations) != 1:
         raise OptionError(
-            f"{what} needs an audit of one score with its rows, got task {result.task!r}. "
+            f"{what} needs an audit of a single score that has its rows, got task {result.task!r}. "
             "Audit with task='binary' or 'top-label'."
         )
     return details.evaluations[0].problem
 
 
 def checked_costs(cost_fp: float, cost_fn: float) -> float:
-    """Return the sum of both costs, or say what costs are."""
+    """Check both costs and return their sum."""
     for name, cost in (("cost_fp", cost_fp), ("cost_fn", cost_fn)):
         if not np.isfinite(cost) or cost <= 0:
-            raise OptionError(f"{name} must be a positive number, got {cost!r}.")
+            raise OptionError(f"{name} must be a positive finite number, got {cost!r}.")
     return float(cost_fp + cost_fn)
 
 
-def predicted(problem: BinaryProblem, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return calibrated scores, and those repaired by the features, each learned on other folds.
+def cross_fitted(problem: BinaryProblem, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return calibrated scores and scores repaired by the features, each learned on other folds.
 
-    What is learned of one fold begins at scores of others that are calibrated with it.
+    The calibrated scores on which the repair of a fold is learned were calibrated with that fold.
     """
     fold = _folds(problem, generator)
     calibrated = _calibrated(problem, fold)
@@ -96,12 +96,12 @@ def predicted(problem: BinaryProblem, generator: np.random.Generator) -> tuple[F
 
 
 def predicted_unseen(problem: BinaryProblem, seed: int) -> Floats:
-    """Return repaired scores of which nothing has seen the row: the curve, the models, their weights."""
+    """Return repaired scores by curves, models and weights that have all not seen the row."""
     generator = stream(seed, "regret")
     fold, prediction = _folds(problem, generator), np.empty(len(problem.labels))
     if len(np.unique(fold)) < _FOLDS:
         raise OptionError(
-            f"predictions of rows that no model has seen need at least {_FOLDS} clusters, got "
+            f"cross-fitted predictions need at least {_FOLDS} clusters, got "
             f"{len(np.unique(fold))}. Audit more clusters."
         )
     for k in range(_FOLDS):
@@ -117,7 +117,7 @@ def predicted_unseen(problem: BinaryProblem, seed: int) -> Floats:
 
 
 def _folds(problem: BinaryProblem, generator: np.random.Generator) -> Codes:
-    """Deal rows, or whole clusters, to folds."""
+    """Assign rows, or whole clusters, to folds at random."""
     unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
     return np.asarray((generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit], np.int64)
 
@@ -135,12 +135,12 @@ def _curve(problem: BinaryProblem) -> Curve:
 
 
 def _features(problem: BinaryProblem, rows: Codes | None = None) -> Features:
-    """Return what to learn from, of some rows: the features, or else the subgroups."""
-    features = problem.features if problem.features is not None else _as_features(problem)
+    """Return the features of the given rows, or the subgroups if there are no features."""
+    features = problem.features if problem.features is not None else _groups_as_features(problem)
     return features if rows is None else features.take(rows)
 
 
-def _as_features(problem: BinaryProblem) -> Features:
-    assert problem.groups is not None  # the caller has looked
+def _groups_as_features(problem: BinaryProblem) -> Features:
+    assert problem.groups is not None  # checked by the caller
     names = tuple(str(code) for code in range(int(problem.groups.max()) + 1))
     return Features((problem.groups.astype(float),), ("group",), {0: names})

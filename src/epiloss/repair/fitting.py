@@ -1,4 +1,4 @@
-"""How a repair is learned: as far as it helps rows that it has not seen, and no further."""
+"""Fitting a repair: the simplest model that is good on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from epiloss.repair.regional import fit_regions
 from epiloss.scoring import ScoringRule
 
 _FOLDS = 5
-_ONE_FOLD_FROM = 20_000  # rows, from which on one fold left out tells enough
-# standard errors that a larger model must be better by: more of them for few rows, on which a model that
-# is only luckily better does harm
+_ONE_FOLD_FROM = 20_000  # with this many rows, a single held-out fold is precise enough
+# number of standard errors by which a larger model must be better; it is larger for few rows, on which
+# a model may be better by luck
 FEW_ROWS, ENOUGH_ROWS = 500, 1_000
-_ERRORS_FEW, _ERRORS = 1.645, 1.0
+_STDERRS_FEW_ROWS, _STDERRS = 1.645, 1.0
 
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """How to learn a repair."""
+    """The options of a repair."""
 
     method: str
     rule: ScoringRule
@@ -40,7 +40,7 @@ class RepairPlan:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a repair is learned from."""
+    """The rows that a repair is fitted to."""
 
     features: Features
     scores: Floats
@@ -49,7 +49,7 @@ class Rows:
     clusters: Codes | None = None
 
     def take(self, rows: Codes) -> Rows:
-        """Return some of the rows."""
+        """Return the given rows."""
         weights = None if self.weights is None else self.weights[rows]
         clusters = None if self.clusters is None else self.clusters[rows]
         some = (self.scores[rows], self.labels[rows])
@@ -58,9 +58,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Ever larger models of one score: their losses on rows left out, and how to build one of them.
+    """Models of one score in order of size: their losses on held-out rows, and how to build them.
 
-    In order: the scores as they are, their calibration curve, and then the corrections.
+    The first model leaves the scores unchanged, the second is the calibration curve, and the others add
+    corrections.
     """
 
     losses: Floats  # (models, rows)
@@ -71,9 +72,9 @@ class Candidates:
 def fit_repairs(
     scores: Sequence[Rows], plan: RepairPlan, generator: np.random.Generator
 ) -> list[BinaryRepair]:
-    """Return a repair for each score of the same rows, all taken equally far.
+    """Return a repair for each score of the same rows, all of the same size.
 
-    That is as far as does best on rows left out, or less far where that is nearly as good.
+    The size is the best one on held-out rows, or a smaller one that is nearly as good.
     """
     n, clusters = len(scores[0].labels), scores[0].clusters
     unit = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
@@ -100,7 +101,7 @@ def _regional(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Ge
         places.append(np.flatnonzero(fold == k))
         learn, left_out = rows.take(np.flatnonzero(fold != k)), rows.take(places[-1])
         repair = _rounds(learn, plan, plan.rounds, generator)
-        assert repair.curve is not None  # every round begins with it
+        assert repair.curve is not None  # _rounds always fits a curve
         stages = [left_out.scores, repair.curve(left_out.scores)]
         for correction in repair.corrections:
             stages.append(correction.corrected(left_out.features, stages[-1]))
@@ -113,7 +114,7 @@ def _regional(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Ge
 
 
 def _rounds(rows: Rows, plan: RepairPlan, n: int, generator: np.random.Generator) -> BinaryRepair:
-    """Return the curve and ``n`` corrections, each of what the ones before have left."""
+    """Return the curve and ``n`` corrections, each fitted to the result of those before."""
     curve = _fitted_curve(rows)
     base = curve(rows.scores)
     corrections: list[Correction] = []
@@ -139,7 +140,7 @@ def _boosted(rows: Rows, plan: RepairPlan, fold: Codes, generator: np.random.Gen
     for k in range(_FOLDS):
         curve = _fitted_curve(rows.take(np.flatnonzero(fold != k)))
         base[fold == k] = curve(rows.scores[fold == k])
-    # a curve that does not help is noise, which corrections would have to learn to undo
+    # a curve that does not help only adds noise, which the corrections would have to remove
     losses = _losses(plan, [rows.scores, base], rows.labels)
     keeps = simplest_good(losses, rows.weights, rows.clusters) == 0
     if keeps:
@@ -161,10 +162,10 @@ def _losses(plan: RepairPlan, stages: Sequence[Floats], labels: Floats) -> Float
 
 
 def simplest_good(losses: Floats, weights: Floats | None, clusters: Codes | None = None) -> int:
-    """Return the first of several models that the best is not better than by a standard error.
+    """Return the first model that is within one standard error of the best.
 
-    ``losses`` (models, rows) are of the same rows, which none of the models has seen; rows of one
-    cluster count as one. Of up to 500 rows it must be 1.645 standard errors, from 1,000 on one.
+    ``losses`` (models, rows) are losses on held-out rows; standard errors are clustered. With up to 500
+    rows, 1.645 standard errors are used instead of one, and a value in between up to 1,000 rows.
 
     Examples
     --------
@@ -183,19 +184,21 @@ def simplest_good(losses: Floats, weights: Floats | None, clusters: Codes | None
         gain = losses[model] - losses[best]
         spread = w * (gain - np.average(gain, weights=w)) / w.sum()
         spread = spread if clusters is None else np.bincount(clusters, spread).astype(float)
-        needed = np.interp(_n_effective(w, clusters), (FEW_ROWS, ENOUGH_ROWS), (_ERRORS_FEW, _ERRORS))
+        needed = np.interp(
+            _n_effective(w, clusters), (FEW_ROWS, ENOUGH_ROWS), (_STDERRS_FEW_ROWS, _STDERRS)
+        )
         if means[model] - means[best] <= needed * float(np.sqrt(dot(spread, spread))):
             return model
     return best
 
 
 def _n_effective(weight: Floats, clusters: Codes | None) -> float:
-    """Return how many rows, or clusters, of equal weight tell as much."""
+    """Return the effective number of rows, or of clusters."""
     mass = weight if clusters is None else np.bincount(clusters, weight)
     return float(mass.sum()) ** 2 / float(mass @ mass)
 
 
 def _fitted_curve(rows: Rows) -> InterpolatedCurve:
     curve = LocalLinear().fit(rows.scores, rows.labels, rows.weights)
-    assert isinstance(curve, InterpolatedCurve)  # and so it can be saved
+    assert isinstance(curve, InterpolatedCurve)  # which can be saved
     return curve

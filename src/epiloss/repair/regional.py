@@ -1,10 +1,10 @@
 """Corrections by region: trees inside level sets, each region's rate shrunk towards its level set.
 
-Some rows learn the regions and others their rates, in turns, so that no rate was chosen for being
-large. The rates' true spread ``tau^2`` is what is left of their variance without its noise, and a rate
-``r`` with noise ``v`` is shrunk to ``r tau^2 / (tau^2 + v)`` (empirical Bayes): small regions, and all
-where there is nothing to find, stay where they are. Between the centres of two level sets both trees
-count, each the more the nearer its centre is, so that the correction is continuous in the score.
+Regions and rates are learned on different rows, in turns, so that no region was selected for its large
+rate. The true variance of the rates, ``tau^2``, is estimated as their variance minus the noise, and a
+rate ``r`` with noise ``v`` is shrunk to ``r tau^2 / (tau^2 + v)`` (empirical Bayes). Small regions, and
+all regions if there is nothing to find, are hardly corrected. Between the centres of two level sets, the
+trees of both are interpolated, so that the correction is continuous in the score.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MOST_LEVEL_SETS = 15
 
 @dataclass(frozen=True)
 class RegionalCorrection:
-    """Forests with a tree for each level set, and what each of their nodes adds.
+    """Forests with a tree for each level set, and the offset of each node.
 
-    ``centres`` are the mean probabilities of the level sets, in order.
+    ``centres`` are the mean probabilities of the level sets, in ascending order.
     """
 
     centres: Floats
@@ -39,11 +39,11 @@ class RegionalCorrection:
     offsets: Sequence[Floats]
 
     def corrected(self, features: Features, base: Floats) -> Floats:
-        """Return probabilities moved by what their regions add."""
+        """Return the probabilities with the offsets of their regions."""
         return moved(base, self.offset(features, base))
 
     def offset(self, features: Features, base: Floats) -> Floats:
-        """Return the mean over forests of the region's correction, between level sets by distance."""
+        """Return the mean offset over forests, interpolated between level sets."""
         below, above, nearness = self._neighbours(base)
         total = np.zeros(len(base))
         with Workers(None) as workers:
@@ -53,7 +53,7 @@ class RegionalCorrection:
         return total / max(len(self.forests), 1)
 
     def _neighbours(self, base: Floats) -> tuple[Codes, Codes, Floats]:
-        """Return the level sets whose centres lie below and above, and how near the second is."""
+        """Return the level sets whose centres lie below and above, and the weight of the second."""
         if len(self.centres) == 1:
             only = np.zeros(len(base), np.int64)
             return only, only, np.zeros(len(base))
@@ -64,7 +64,7 @@ class RegionalCorrection:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Of each node: its level set, weight, summed residual and the variance of that sum."""
+    """The level set, weight, residual sum and variance of that sum of each node."""
 
     tree: Codes
     weight: Floats
@@ -72,7 +72,7 @@ class _Rates:
     variance: Floats
 
     def excess(self, n_level_sets: int) -> tuple[Floats, Floats]:
-        """Return the weighted sum over regions of ``r^2 - v``, and the weight, by level set."""
+        """Return, for each level set, the weighted sum of ``r^2 - v`` over regions and the weight."""
         weight = np.where(self.weight > 0, self.weight, 1.0)
         square = (self.residual**2 - self.variance) / weight
         above, total = (
@@ -81,7 +81,7 @@ class _Rates:
         return above, total
 
     def shrunk(self, spread: Floats) -> Floats:
-        """Return each node's rate, shrunk; nothing where it has no rows."""
+        """Return the shrunk rate of each node; 0 for nodes without rows."""
         weight = np.where(self.weight > 0, self.weight, 1.0)
         tau, noise = spread[self.tree], self.variance / weight**2
         share = tau / np.where(tau + noise > 0, tau + noise, 1.0)
@@ -100,7 +100,7 @@ def fit_regions(
     n_jobs: int | None,
     clusters: Codes | None = None,
 ) -> RegionalCorrection:
-    """Learn the correction of the probabilities ``base``; clusters stay together, and count as one."""
+    """Fit a correction of the probabilities ``base``; clusters are not split."""
     level_set, centres = _level_sets(base)
     weight = np.ones(len(base)) if weights is None else weights
     forests, rates = [], []
@@ -136,7 +136,7 @@ def fit_regions(
 
 
 def _level_sets(base: Floats) -> tuple[Codes, Floats]:
-    """Return level sets of about equal size, and their mean probabilities, all different."""
+    """Return level sets of about equal size, and their distinct mean probabilities."""
     wanted = int(np.clip(len(base) // _ROWS_PER_LEVEL_SET, 1, _MOST_LEVEL_SETS))
     edges = np.unique(np.quantile(base, np.linspace(0, 1, wanted + 1)[1:-1]))
     place = np.searchsorted(edges, base, side="right")
@@ -161,7 +161,7 @@ def _halves(
 
 
 def _spread(rates: Sequence[_Rates], noise: Floats) -> Floats:
-    """Return ``tau^2`` of each level set, drawn towards that of all, in proportion to ``noise``."""
+    """Return ``tau^2`` of each level set, shrunk towards a common value proportional to ``noise``."""
     above, weight = np.sum([one.excess(len(noise)) for one in rates], axis=0)
     everywhere = max(float(above.sum() / weight.sum()), 0.0)
     usual = everywhere * noise / max(float(weight @ noise / weight.sum()), 1e-12)

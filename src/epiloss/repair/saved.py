@@ -1,4 +1,4 @@
-"""Repairs as plain JSON: numbers and names, nothing that runs; what is read back is the same bits."""
+"""Repairs saved as JSON: numbers and names, no code; a loaded repair predicts the same bits."""
 
 from __future__ import annotations
 
@@ -26,31 +26,34 @@ from epiloss.repair.boosted import BoostedCorrection
 from epiloss.repair.regional import RegionalCorrection
 
 if TYPE_CHECKING:
-    from epiloss.repair.estimators import RegionRecalibrator
+    from epiloss.repair.recalibrator import RegionRecalibrator
 
 FORMAT, SCHEMA = "epiloss repair", 2
-_MOST_BYTES = 2**26  # a byte of JSON can take twenty of memory
+_MOST_BYTES = 2**26  # parsing JSON can take twenty times its size in memory
 
 
 def save_repair(repair: RegionRecalibrator, path: str | Path) -> None:
-    """Write a fitted repair, wholly or not at all."""
+    """Write a fitted repair, completely or not at all."""
     write_text(path, json.dumps(as_plain(repair), allow_nan=False) + "\n")
 
 
 def read_repair(path: str | Path, repair: RegionRecalibrator) -> RegionRecalibrator:
-    """Fill an unfitted repair from a file; one that is none is told in one sentence."""
+    """Fill an unfitted repair from a file, or raise an error if the file is not a repair."""
     try:
         if Path(path).stat().st_size > _MOST_BYTES:
-            raise DataError(f"{str(path)!r} is too large for a repair: over {_MOST_BYTES:,} bytes.")
+            raise DataError(
+                f"a repair must not exceed {_MOST_BYTES:,} bytes, but {str(path)!r} does. Name a file "
+                "written by --save-repair or RegionRecalibrator.save."
+            )
         text = Path(path).read_text(encoding="utf-8")
         plain = json.loads(text, parse_constant=_no_constant)
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise
-        reason = error.strerror if isinstance(error, OSError) else f"it is no JSON ({error})"
+        reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise DataError(
-            f"cannot read a repair from {str(path)!r}: {reason}. Name a file that --save-repair or "
-            "RegionRecalibrator.save has written."
+            f"cannot read a repair from {str(path)!r}: {reason}. Name a file written by "
+            "--save-repair or RegionRecalibrator.save."
         ) from error
     try:
         return from_plain(plain, repair)
@@ -66,7 +69,7 @@ def _no_constant(name: str) -> Any:
 
 
 def as_plain(repair: RegionRecalibrator) -> dict[str, Any]:
-    """Return a repair as lists, numbers and names."""
+    """Return a repair as plain lists, numbers and strings."""
     features = repair.features_in_
     return {
         "format": FORMAT,
@@ -86,13 +89,16 @@ def as_plain(repair: RegionRecalibrator) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, repair: RegionRecalibrator) -> RegionRecalibrator:
-    """Fill an unfitted repair with what :func:`as_plain` has written down."""
+    """Fill an unfitted repair with the values returned by :func:`as_plain`."""
     if not isinstance(plain, Mapping) or plain.get("format") != FORMAT:
-        raise DataError(f"this is not a repair: its 'format' must be {FORMAT!r}.")
+        raise DataError(
+            f"a repair must have the 'format' {FORMAT!r}, and this file does not. Name a file written "
+            "by --save-repair or RegionRecalibrator.save."
+        )
     if plain["schema"] != SCHEMA:
         raise DataError(
-            f"the repair has schema {printable(repr(plain['schema']))}, and this version reads "
-            f"{SCHEMA}. Learn it again, or use the version that wrote it."
+            f"the repair has schema {printable(repr(plain['schema']))}, but this version reads schema "
+            f"{SCHEMA}. Fit it again, or use the version that wrote it."
         )
     names = tuple(str(name) for name in plain["names"])
     categories = {int(j): tuple(map(str, levels)) for j, levels in plain["categories"].items()}
@@ -135,8 +141,8 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
         }
     if not isinstance(correction, BoostedCorrection):
         raise OptionError(
-            "a repair with a learner of your own cannot be saved as JSON. Leave learner out, or save "
-            "the learner with its own package."
+            "a repair with a custom learner cannot be saved as JSON. Leave out learner, or save the "
+            "learner with its own package."
         )
     narrow = correction.narrow
     return {
@@ -149,7 +155,7 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
 
 
 def _plain_encoding(encoding: Encoding) -> dict[str, Any]:
-    """Return edges without those at infinity, which only fill up, and the codes of categories."""
+    """Return the finite edges (infinite ones are padding) and the codes of categories."""
     return {
         "edges": [edges[np.isfinite(edges)].tolist() for edges in encoding.edges],
         "tables": {str(j): table.tolist() for j, table in encoding.tables.items()},
@@ -162,7 +168,7 @@ def _plain_columns(records: Records) -> dict[str, Any]:
 
 def _plain_nodes(nodes: Records) -> dict[str, Any]:
     plain = _plain_columns(nodes)
-    # of categories, a threshold that is no number stands for missing ones
+    # splits on categories have the threshold NaN, which JSON cannot hold
     plain["threshold"] = [value if value == value else None for value in plain["threshold"]]
     return plain
 
@@ -190,7 +196,7 @@ def _read_correction(plain: Mapping[str, Any], features: Features) -> Correction
             offset = _numbers(tree["offsets"])
             if len(offset) != len(nodes):
                 raise ValueError("its regions and offsets differ in number")
-            none = np.zeros(len(nodes), np.int64)  # what no correction asks for
+            none = np.zeros(len(nodes), np.int64)  # not needed for corrections
             forests.append(Forest(nodes, none, none))
             offsets.append(offset)
         return RegionalCorrection(centres, forests, offsets)
@@ -225,14 +231,14 @@ def _read_encoding(plain: Mapping[str, Any], features: Features) -> Encoding:
     for table in tables.values():
         if table.ndim != 1 or not len(table) or not ((table >= 0) & (table <= MISSING)).all():
             raise ValueError("its categories have unknown codes")
-    # values are for regressions that learn, and nothing that is read does
+    # values are needed only for fitting regressions, and a loaded repair is not fitted again
     values = np.zeros((n, N_CODES), np.float32)
     return Encoding(edges, {j: table.astype(np.uint8) for j, table in tables.items()}, values)
 
 
 def _read_trees(plain: Mapping[str, Any], n_inputs: int) -> Records:
-    """Return trees of the only form that the loops take: they trust what they are given."""
-    if not plain["left"]:  # boosting has stopped before its first tree
+    """Return trees after checking them, because the compiled loops do not check anything."""
+    if not plain["left"]:  # boosting stopped before its first tree
         return np.zeros((0, 1), BOOSTED)
     columns = {name: np.array(plain[name]) for name in BOOSTED.names or ()}
     columns["value"] = _numbers(plain["value"])
@@ -255,7 +261,7 @@ def _read_trees(plain: Mapping[str, Any], n_inputs: int) -> Records:
 
 
 def _is_tree(left: NDArray[np.int64]) -> bool:
-    """Tell whether pairs of children, side by side, fill the places behind the root, each pair once."""
+    """Tell whether the pairs of children fill the places after the root, each exactly once."""
     splits = np.flatnonzero(left != -1)
     children = np.sort(left[splits])
     every = np.array_equal(children, 1 + 2 * np.arange(len(splits)))
@@ -263,7 +269,7 @@ def _is_tree(left: NDArray[np.int64]) -> bool:
 
 
 def _read_nodes(plain: Mapping[str, Sequence[Any]], n_inputs: int, n_roots: int) -> Records:
-    """Return nodes whose children lie behind them, so that every way ends."""
+    """Return nodes after checking that children follow their parents, so that every path ends."""
     columns = {name: list(plain[name]) for name in NODE.names or ()}
     columns["threshold"] = [np.nan if value is None else value for value in columns["threshold"]]
     n = len(columns["left"])

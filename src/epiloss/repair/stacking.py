@@ -1,4 +1,4 @@
-"""Weights of several predictions on the log-odds scale, none negative, by maximum likelihood."""
+"""Nonnegative weights of several predictions on the log-odds scale, by maximum likelihood."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from scipy.special import expit
 
 from epiloss._typing import Floats
 
-_EDGE = 1e-6  # probabilities are kept so far from 0 and 1
+_EDGE = 1e-6  # smallest distance of probabilities from 0 and 1
 _LEAST_VARIANCE = 1e-4
 _STEPS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01)
 
 
 def log_odds(probabilities: Floats) -> Floats:
-    """Return the log-odds, finite also at 0 and 1."""
+    """Return the log-odds, which are finite even at 0 and 1."""
     clipped = np.clip(probabilities, _EDGE, 1 - _EDGE)
     return np.asarray(np.log(clipped) - np.log1p(-clipped), float)
 
 
 def shifted(base: Floats, shift: Floats) -> Floats:
-    """Return probabilities moved on the log-odds scale; those that are not moved stay as they are."""
+    """Shift probabilities on the log-odds scale; a shift of 0 changes no bit."""
     return np.where(shift == 0, base, expit(log_odds(base) + shift))
 
 
 def nonnegative_logistic(
     columns: Floats, labels: Floats, offset: Floats, weights: Floats | None, most_rounds: int = 8
 ) -> Floats:
-    """Return weights of the columns that, added to the offset, make the labels most likely.
+    """Return the nonnegative weights of the columns that maximise the likelihood, given an offset.
 
-    Newton's steps, each a least squares without negative weights, and shorter where the likelihood
-    would fall: extreme offsets send full steps astray.
+    Newton's method: each step is a nonnegative least-squares problem, and is shortened until the
+    likelihood increases, because full steps can diverge for extreme offsets.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def _loss(log_odds_of_one: Floats, labels: Floats, w: Floats) -> float:
 
 
 def _least_squares(design: Floats, target: Floats) -> Floats:
-    """Return the weights, none negative, from the sums of products: columns are few, rows many."""
+    """Solve nonnegative least squares by the Gram matrix: there are few columns and many rows."""
     k = design.shape[1]
     gram = design.T @ design
     gram += (1e-9 * float(np.trace(gram)) / k + 1e-12) * np.eye(k)

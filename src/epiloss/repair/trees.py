@@ -1,4 +1,4 @@
-"""Boosted trees on codes: how they grow, what their first stages predict, and their weighted sum."""
+"""Boosted trees on codes: their growth, the predictions of their stages, and their weighted sum."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes, Records
 from epiloss._typing import Floats
 
-# from so many rows on: stages of boosting that may be where it stops, and leaves of its trees
+# smallest number of rows, numbers of trees after which boosting may stop, leaves of each tree
 _SIZES: Sequence[tuple[int, tuple[int, ...], int]] = (
     (20_000, (10, 20, 40, 80), 15),
     (5_000, (10, 20, 40), 8),
     (0, (8, 16, 24), 8),
 )
 _RATE, _DEEPEST, _RIDGE = 0.2, 8, 1.0
-# rows whose variance a leaf must have: few, as rows with nearly sure scores have next to none, and where
-# such scores are wrong there is much to repair
+# variance that a leaf must have, in rows of average variance. It is small because rows with scores near
+# 0 or 1 have little variance, and where such scores are wrong there is much to repair
 _LEAST_ROWS = 5.0
 
 
@@ -29,7 +29,7 @@ def stages_for(n_rows: int) -> tuple[int, ...]:
 
 
 def growth_for(n_rows: int, variance: Floats) -> Growth:
-    """Return how trees grow on rows whose labels have these variances, out of so many rows in all."""
+    """Return the growth parameters for rows whose labels have these variances."""
     _, stages, leaves = _size(n_rows)
     return Growth(stages[-1], leaves, _DEEPEST, _RATE, _RIDGE, _LEAST_ROWS * float(variance.mean()))
 
@@ -39,7 +39,7 @@ def _size(n_rows: int) -> tuple[int, tuple[int, ...], int]:
 
 
 def predict_stages(trees: Records, codes: Bytes, stages: Sequence[int]) -> Floats:
-    """Return the sums of the first trees, a column for each number of them, in their order."""
+    """Return the predictions after each stage, one column per stage."""
     total = np.zeros(codes.shape[1])
     columns = np.empty((len(total), len(stages)))
     for place, (first, last) in enumerate(zip((0, *stages), stages, strict=False)):
@@ -48,8 +48,8 @@ def predict_stages(trees: Records, codes: Bytes, stages: Sequence[int]) -> Float
     return columns
 
 
-def weighed(trees: Records, stages: Sequence[int], weights: Floats) -> Records:
-    """Return trees whose sum is that of the stages, each times its weight; those unused are dropped."""
+def weighted_trees(trees: Records, stages: Sequence[int], weights: Floats) -> Records:
+    """Return trees whose sum is the weighted sum of the stages, without unused trees."""
     last = max((stage for stage, weight in zip(stages, weights, strict=True) if weight > 0), default=0)
     share = np.array([weights[np.array(stages) > k].sum() for k in range(last)])
     used = trees[:last].copy()

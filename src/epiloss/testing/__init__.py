@@ -1,4 +1,4 @@
-"""Gates in tests: fail a test where a model's probabilities are not good enough."""
+"""Assertions for test suites that fail if a model's probabilities are not good enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epiloss.auditing.result import Audit
 
 __all__ = ["assert_trustworthy"]
 
-_TO_DO = ("recalibrate", "repair", "recalibrate-and-repair")  # verdicts that ask for something
+_TO_DO = ("recalibrate", "repair", "recalibrate-and-repair")  # verdicts that ask for action
 
 
 def assert_trustworthy(
@@ -21,27 +21,27 @@ def assert_trustworthy(
     baseline: Audit | str | Path | None = None,
     margin: float = 0.0,
 ) -> None:
-    """Raise an AssertionError, with the ledger, where an audit is not good enough.
+    """Raise an AssertionError that shows the audit if it is not good enough.
 
-    Noise alone seldom raises it: a loss must be significantly above its limit, or above that of the
-    baseline. Without limits and baseline the verdict decides: it must not ask for recalibration or
-    repair.
+    A loss fails if it is significantly above its limit, or significantly larger than in the baseline, so
+    noise alone seldom raises the error. Without limits and baseline, the verdict must not ask for
+    recalibration or repair.
 
     Parameters
     ----------
     result : Audit
         The audit of the model.
     limits : mapping of {"grouping", "calibration", "score"} to float, optional
-        The most that each loss may be.
+        The largest acceptable value of each loss.
     baseline : Audit or path, optional
-        An earlier audit, or the JSON that it was saved as, whose losses must not be exceeded.
+        An earlier audit, or its saved JSON, to compare the losses with.
     margin : float
-        How much larger than in the baseline a loss may be.
+        The increase over the baseline to tolerate.
 
     See Also
     --------
-    epiloss.audit : makes the audit.
-    epiloss.load_result : reads a saved one.
+    epiloss.audit : audits a model.
+    epiloss.load_result : reads a saved audit.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def assert_trustworthy(
     ...     print(str(error)[:62])
     the grouping loss is significantly larger than in the baseline
     """
-    __tracebackhide__ = True  # pytest then shows the line of the test
+    __tracebackhide__ = True  # makes pytest show the line of the test
     failed: list[str] = [str(one) for one in checks(result, limits or {}) if one.failed]
     if baseline is not None:
         before = baseline if isinstance(baseline, Audit) else load_audit(baseline)

@@ -1,3 +1,3 @@
-"""Embeddings once, audits many times: a network's scores and features in one file."""
+"""Extraction of a network's scores and embeddings into a file that can be audited."""
 
 from epiloss.integrations.extraction.run import extract as extract

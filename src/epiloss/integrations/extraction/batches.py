@@ -1,4 +1,4 @@
-"""What a loader gives: inputs of the model, labels and, where there are any, ids."""
+"""The batches of a loader: inputs of the model, labels and optional ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epiloss.integrations.extraction.frameworks import torch_module
 
 LABELS = ("labels", "label", "y")
 IDS = ("id", "ids", "idx")
-_SAMPLED = 2**18  # numbers of each tensor that its digest is made of
+_SAMPLED = 2**18  # numbers of each tensor that enter its digest
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Batch:
         return _logits(model(*args, **kwargs), len(self))
 
     def digest(self) -> str:
-        """Return what tells this batch from others: all of its labels and ids, much of its inputs."""
+        """Return a digest of all labels and ids and a sample of the inputs."""
         total = hashlib.sha256()
         for part in (self.args, sorted(self.kwargs.items()), self.labels, self.ids):
             _digest(part, total)
@@ -44,7 +44,7 @@ class Batch:
 
 
 def read_batch(raw: Any, transform: Callable[[Any], Any] | None) -> Batch:
-    """Accept ``(x, y)``, ``(x, y, id)``, or a mapping as Hugging Face has them."""
+    """Read ``(x, y)``, ``(x, y, id)`` or a mapping as in Hugging Face data sets."""
     if isinstance(raw, Mapping):
         named = dict(raw)
         labels, ids = _taken(named, LABELS), _taken(named, IDS)
@@ -58,8 +58,11 @@ def read_batch(raw: Any, transform: Callable[[Any], Any] | None) -> Batch:
         inputs, labels = raw[0], raw[1]
         ids = raw[2] if len(raw) == 3 else None
     else:
-        what = f"{len(raw)} parts" if isinstance(raw, Sequence) else f"a {type(raw).__name__}"
-        raise DataError(f"a batch must be (x, y), (x, y, id) or a mapping with labels, got {what}.")
+        what = f"{len(raw)} parts" if isinstance(raw, Sequence) else type(raw).__name__
+        raise DataError(
+            f"a batch must be (x, y), (x, y, id) or a mapping with labels, got {what}. Set "
+            "collate_fn of the loader."
+        )
     if transform is not None:
         inputs = transform(inputs)
     args: tuple[Any, ...] = ()
@@ -72,7 +75,8 @@ def read_batch(raw: Any, transform: Callable[[Any], Any] | None) -> Batch:
     names = None if ids is None else [_id(one) for one in ids]
     if names is not None and len(names) != len(numbers):
         raise DataError(
-            f"a batch must have one id for each of its {len(numbers)} rows, got {len(names)}."
+            f"a batch must have one id for each of its {len(numbers)} rows, got {len(names)}. Return an "
+            "id with each row."
         )
     return Batch(args, kwargs, numbers, names)
 
@@ -87,7 +91,7 @@ def _labels(labels: Any) -> NDArray[np.int64]:
     whole = values.dtype.kind in "biu" or (values.dtype.kind == "f" and bool((values % 1 == 0).all()))
     if values.ndim != 1 or not whole:
         raise DataError(
-            "labels must be one whole number per row, the column of its class among the scores, got "
+            "labels must be one integer per row, the index of its class, got "
             f"an array of shape {values.shape} of {values.dtype}. Number the classes from 0."
         )
     return values.astype(np.int64)
@@ -99,7 +103,7 @@ def _id(value: Any) -> Any:
 
 
 def _moved(value: Any, device: Any) -> Any:
-    """Return tensors on the device; all else as it is."""
+    """Move tensors to the device; other values are returned unchanged."""
     if isinstance(value, tuple):
         return tuple(_moved(one, device) for one in value)
     if isinstance(value, dict):
@@ -108,7 +112,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def _logits(output: Any, n: int) -> Any:
-    """Return the logits in a model's output: the output itself, its ``logits``, or its first part."""
+    """Return the logits of a model's output: its ``logits``, its first part, or the output itself."""
     torch = torch_module()
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
@@ -123,7 +127,7 @@ def _logits(output: Any, n: int) -> Any:
             f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
         )
         raise DataError(
-            f"the model must give logits of shape ({n}, classes) for a batch of {n} rows, got {kind}. "
+            f"the model must return logits of shape ({n}, classes) for a batch of {n} rows, got {kind}. "
             "Wrap it so that it returns them."
         )
     return output
@@ -144,5 +148,5 @@ def _digest(value: Any, total: Any) -> None:
             _digest(one, total)
     else:
         text = repr(value)
-        # an address in memory is another one in the next run
+        # addresses in memory differ between runs
         total.update((type(value).__name__ if " at 0x" in text else text).encode())

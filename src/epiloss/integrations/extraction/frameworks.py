@@ -1,4 +1,4 @@
-"""torch, and networks by name from timm, torchvision and Hugging Face; nothing is loaded unasked."""
+"""torch, and networks by name from timm, torchvision and Hugging Face, imported only on demand."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from epiloss.errors import MissingExtraError, OptionError
 
-_operators: list[Any] = []  # a torch library takes its operators with it when it is collected
+_operators: list[Any] = []  # keeps libraries alive: their operators vanish with them
 
 
 def torch_module() -> Any:
-    """Return torch, or tell what to install."""
+    """Return torch, or raise an error that says how to install it."""
     return package("torch", "pip install 'epiloss[torch]'")
 
 
 def import_torchvision() -> Any:
-    """Return torchvision, also where its compiled operators do not fit torch.
+    """Return torchvision, even if its compiled operators do not match torch.
 
-    A torchvision that was built for CUDA cannot load its operators beside a torch for the CPU, and then
-    fails at import because it describes ``torchvision::nms``, which is not there. Models, weights and
-    transforms do not need the operator: its name is enough, so it is given one without a body.
+    A torchvision built for CUDA cannot load its operators with a torch for the CPU, and its import fails
+    because ``torchvision::nms`` is missing. Models, weights and transforms do not need this operator, so
+    an operator without a body is defined in its place.
     """
     torch = torch_module()
     try:
@@ -43,7 +43,7 @@ def import_torchvision() -> Any:
 
 
 def resolve_model(model: Any, pretrained: bool | str) -> Any:
-    """Return a module: the given one, or the one that a name such as ``timm:resnet18`` stands for."""
+    """Return the given module, or the one with a name such as ``timm:resnet18``."""
     torch = torch_module()
     if isinstance(model, torch.nn.Module):
         return model
@@ -52,12 +52,12 @@ def resolve_model(model: Any, pretrained: bool | str) -> Any:
     if not colon or kind not in makers or not name:
         raise OptionError(
             f"model must be a torch.nn.Module or a name such as 'timm:resnet18', 'torchvision:resnet50' "
-            f"or 'hf:folder', got {model!r}."
+            f"or 'hf:folder', got {model!r}. Load the model yourself if it is none of these."
         )
     made = makers[kind](name, pretrained)
     if pretrained is False and kind != "hf":
         warnings.warn(
-            f"{model} has random weights: pass pretrained=True to download the trained ones.",
+            f"{model} has random weights. Pass pretrained=True to download trained weights.",
             UserWarning,
             stacklevel=3,
         )
@@ -65,7 +65,7 @@ def resolve_model(model: Any, pretrained: bool | str) -> Any:
 
 
 def default_device() -> str:
-    """Return the fastest device that is here."""
+    """Return the fastest available device."""
     torch = torch_module()
     if torch.cuda.is_available():
         return "cuda"
@@ -75,9 +75,9 @@ def default_device() -> str:
 def _from_timm(name: str, pretrained: bool | str) -> Any:
     timm = package("timm", "pip install timm")
     if isinstance(pretrained, str):
-        name, pretrained = f"{name}.{pretrained}", True  # timm's names end in their weights
+        name, pretrained = f"{name}.{pretrained}", True  # names of timm models end with their weights
     if not timm.is_model(name.partition(".")[0]):
-        raise OptionError(f"timm has no model {name!r}. timm.list_models() names them.")
+        raise OptionError(f"timm has no model {name!r}. See timm.list_models().")
     return timm.create_model(name, pretrained=pretrained)
 
 
@@ -85,16 +85,15 @@ def _from_torchvision(name: str, pretrained: bool | str) -> Any:
     import_torchvision()
     models = importlib.import_module("torchvision.models")
     if name not in models.list_models():
-        raise OptionError(
-            f"torchvision has no model {name!r}. torchvision.models.list_models() names them."
-        )
+        raise OptionError(f"torchvision has no model {name!r}. See torchvision.models.list_models().")
     known = models.get_model_weights(name)
     if isinstance(pretrained, str) and pretrained not in known.__members__:
         raise OptionError(
-            f"torchvision's weights of {name} are {', '.join(known.__members__)}, got {pretrained!r}."
+            f"pretrained must be one of the weights of {name}, {', '.join(known.__members__)}, got "
+            f"{pretrained!r}."
         )
     weights = known.DEFAULT if pretrained is True else known[pretrained] if pretrained else None
-    # these two make heads for training that nobody asked for, and warn about it
+    # without init_weights, these two warn about the initialisation of auxiliary heads
     extra = {} if weights or name not in ("googlenet", "inception_v3") else {"init_weights": True}
     return models.get_model(name, weights=weights, **extra)
 
@@ -103,7 +102,7 @@ def _from_hugging_face(name: str, pretrained: bool | str) -> Any:
     transformers = package("transformers", "pip install transformers")
     if not pretrained and not Path(name).is_dir():
         raise OptionError(
-            f"hf:{name} is not a folder, and models are downloaded only on request. Pass "
+            f"hf:{name} must be a folder, because models are downloaded only on request. Pass "
             "pretrained=True, or the folder of a saved model."
         )
     options: dict[str, Any] = {"local_files_only": not pretrained}
@@ -125,9 +124,9 @@ def _from_hugging_face(name: str, pretrained: bool | str) -> Any:
 
 
 def package(name: str, command: str) -> Any:
-    """Return a package, or tell what to install."""
+    """Return a package, or raise an error that says how to install it."""
     if name in ("timm", "transformers") and importlib.util.find_spec("torchvision") is not None:
-        import_torchvision()  # both import it too, without the care that it needs
+        import_torchvision()  # both import torchvision, but do not handle missing operators
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Finished batches on disk, so that an extraction goes on where it stopped; and the file they become."""
+"""Finished batches on disk, from which an interrupted extraction resumes, and the final file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from epiloss._saving import replacing, write_text
 from epiloss.errors import DataError, OptionError
 from epiloss.sources.arrow import arrow
 
-KEY = b"epiloss"  # of what the schema of a file tells about it
+KEY = b"epiloss"  # key of the metadata in the schema of a file
 ENDINGS = (".parquet", ".arrow")
-ROWS = 256  # of a part, at least: batches may be small
-_GROUP = 4096  # rows of a row group, wherever parts begin and end
+ROWS = 256  # smallest number of rows of a part, because batches may be small
+_GROUP = 4096  # rows of a row group, which does not depend on the parts
 _MEANING = {
     "model": "the model or its weights",
     "layer": "the layer",
@@ -27,20 +27,20 @@ _MEANING = {
 
 
 def checked_ending(path: str | Path) -> Path:
-    """Return the path of the file to write, if it is of a kind that is written."""
+    """Check the suffix and the folder of the file to write."""
     target = Path(path)
     if target.suffix.lower() not in ENDINGS:
         raise OptionError(
             f"an extraction must be written to a file ending in {' or '.join(ENDINGS)}, got "
-            f"{str(path)!r}."
+            f"{str(path)!r}. Rename it."
         )
     if not target.parent.is_dir():
-        raise OptionError(f"there is no folder {str(target.parent)!r} to write to. Make it first.")
+        raise OptionError(f"the folder {str(target.parent)!r} does not exist. Create it first.")
     return target
 
 
 def about(path: Path) -> Mapping[str, Any] | None:
-    """Return what a finished file tells about itself; None if it is not one of ours."""
+    """Return the metadata of a finished extraction; None if the file is something else."""
     pa = arrow()
     from pyarrow import ipc, parquet
 
@@ -52,15 +52,15 @@ def about(path: Path) -> Mapping[str, Any] | None:
                 schema = ipc.open_file(source).schema
     except (pa.ArrowInvalid, OSError):
         return None
-    told = (schema.metadata or {}).get(KEY)
-    return None if told is None else dict(json.loads(told))
+    metadata = (schema.metadata or {}).get(KEY)
+    return None if metadata is None else dict(json.loads(metadata))
 
 
 @dataclass
 class Parts:
     """The folder of an unfinished extraction: ``manifest.json`` and parts of whole batches.
 
-    ``digests`` has one for each finished batch, in order; ``n_rows`` counts their rows.
+    ``digests`` identifies each finished batch, in order; ``n_rows`` is their number of rows.
     """
 
     folder: Path
@@ -68,11 +68,11 @@ class Parts:
     digests: list[str] = field(default_factory=list)
     n_rows: int = 0
     n_parts: int = 0
-    n_found: int = 0  # batches that were there already
+    n_found: int = 0  # batches that were finished by an earlier run
 
     @classmethod
     def open(cls, target: Path, identity: Mapping[str, Any], *, resume: bool) -> Parts:
-        """Open the folder beside the target: what is in it, or a new one."""
+        """Open the existing folder of a target, or a new one."""
         if not resume:
             remove_parts(target)
         folder = parts_folder(target)
@@ -83,9 +83,9 @@ class Parts:
             check_identity(manifest, identity, folder)
         for path in paths:
             with _opened(path) as reader:
-                told = json.loads(reader.schema.metadata[KEY])
-            parts.digests += told["digests"]
-            parts.n_rows += told["rows"]
+                metadata = json.loads(reader.schema.metadata[KEY])
+            parts.digests += metadata["digests"]
+            parts.n_rows += metadata["rows"]
             parts.n_parts += 1
         parts.n_found = len(parts.digests)
         return parts
@@ -95,23 +95,23 @@ class Parts:
         return sorted(self.folder.glob("part-*.arrow"))
 
     def check(self, number: int, digest: str) -> None:
-        """Refuse a batch that is not the one that was extracted before."""
+        """Raise an error if a batch differs from the one extracted by an earlier run."""
         if self.digests[number] != digest:
             raise DataError(
-                f"batch {number} of the loader differs from what was extracted before it stopped: it "
-                "shuffles, augments, or has other data. Use shuffle=False and fixed transforms, or "
-                "start anew with resume=False."
+                f"batch {number} of the loader differs from the one extracted by the earlier run. The "
+                "loader shuffles, augments, or has other data. Use shuffle=False and fixed transforms, "
+                "or start again with resume=False."
             )
 
     def write(self, table: Any, digests: Sequence[str]) -> None:
-        """Add some batches, wholly or not at all."""
+        """Write some batches as a part, completely or not at all."""
         from pyarrow import ipc
 
-        if not self.n_parts:  # not before there is something to keep
+        if not self.n_parts:  # the folder is created only when there is something to write
             self.folder.mkdir(exist_ok=True)
             write_text(self.folder / "manifest.json", json.dumps(self.identity))
-        told = json.dumps({"digests": list(digests), "rows": table.num_rows}).encode()
-        table = table.replace_schema_metadata({KEY: told})
+        metadata = json.dumps({"digests": list(digests), "rows": table.num_rows}).encode()
+        table = table.replace_schema_metadata({KEY: metadata})
         place = self.folder / f"part-{self.n_parts:08d}.arrow"
         with replacing(place) as temporary, ipc.new_file(str(temporary), table.schema) as writer:
             writer.write_table(table)
@@ -120,14 +120,14 @@ class Parts:
         self.n_rows += table.num_rows
 
     def join(self, target: Path) -> None:
-        """Make one file of all parts, group by group, and remove them."""
+        """Write all parts to one file, and remove them."""
         from pyarrow import ipc, parquet
 
         with _opened(self.paths()[0]) as reader:
             schema = reader.schema
-        told = {**self.identity, "rows": self.n_rows, "batches": len(self.digests)}
-        told["first"] = self.digests[0]
-        schema = schema.with_metadata({KEY: json.dumps(told).encode()})
+        metadata = {**self.identity, "rows": self.n_rows, "batches": len(self.digests)}
+        metadata["first"] = self.digests[0]
+        schema = schema.with_metadata({KEY: json.dumps(metadata).encode()})
         with replacing(target) as temporary:
             if target.suffix.lower() == ".parquet":
                 plain = [name for name in schema.names if name in ("id", "y")]
@@ -143,7 +143,7 @@ class Parts:
         shutil.rmtree(self.folder)
 
     def _groups(self, schema: Any) -> Iterator[Any]:
-        """Yield tables of equal size, so that the file does not tell where it was interrupted."""
+        """Yield tables of equal size, so that the file does not depend on interruptions."""
         pa = arrow()
         waiting: list[Any] = []
         n = 0
@@ -160,24 +160,24 @@ class Parts:
 
 
 def parts_folder(target: Path) -> Path:
-    """Return the folder of the parts of a file."""
+    """Return the folder with the parts of a file."""
     return target.with_name(target.name + ".parts")
 
 
 def remove_parts(target: Path) -> None:
-    """Remove the folder of the parts of a file, if there is one."""
+    """Remove the folder with the parts of a file, if it exists."""
     if parts_folder(target).exists():
         shutil.rmtree(parts_folder(target))
 
 
 def check_identity(there: Mapping[str, Any], wanted: Mapping[str, Any], place: Path) -> None:
-    """Refuse to go on with what another model or other options began."""
+    """Raise an error if the extraction was started with another model or other options."""
     other = [name for name in wanted if there.get(name) != wanted[name]]
     if other:
         what = " and ".join(_MEANING.get(name, name) for name in other)
         raise DataError(
-            f"{str(place)!r} is of another extraction: {what} changed. Choose another path, or start "
-            "anew with resume=False."
+            f"{str(place)!r} belongs to another extraction: {what} changed. Choose another path, or "
+            "start again with resume=False."
         )
 
 
@@ -190,4 +190,4 @@ def _opened(path: Path) -> Iterator[Any]:
         with pa.OSFile(str(path)) as source, ipc.open_file(source) as reader:
             yield reader
     except pa.ArrowInvalid as error:
-        raise DataError(f"{str(path)!r} is damaged: {error}. Start anew with resume=False.") from error
+        raise DataError(f"{str(path)!r} is damaged: {error}. Start again with resume=False.") from error

@@ -1,4 +1,4 @@
-"""The one call: a model and a loader in, a file of scores, features, labels and ids out."""
+"""``extract``: writes the scores, features, labels and ids of a model and a loader to a file."""
 
 from __future__ import annotations
 
@@ -46,41 +46,41 @@ def extract(
     pretrained: bool | str = False,
     resume: bool = True,
 ) -> Path:
-    """Write a classifier's scores and penultimate features to a file: embeddings once, audits often.
+    """Write a network's scores and penultimate features to a file, to be audited as often as you like.
 
-    The file has the columns ``id``, ``y``, ``scores`` and ``features``, and is audited by
-    ``epiloss audit file.parquet --label y --score scores``. It is written batch by batch, so that memory
-    does not grow with rows. What is finished is kept in ``path.parts`` until the end: after a kill the
-    same call goes on where it stopped, and gives the same file. If the file is there already, and is of
-    this model and loader, nothing is done.
+    The file has the columns ``id``, ``y``, ``scores`` and ``features``; audit it with
+    ``epiloss audit file.parquet --label y --score scores``. Batches are processed one by one, so memory
+    does not grow with the number of rows. Finished batches are kept in the folder ``path.parts`` until
+    the end: if the call is interrupted, the same call resumes and writes the same file. If the file of
+    this model and loader already exists, nothing is done.
 
     Parameters
     ----------
     model : torch.nn.Module or str
-        A classifier that gives logits, or a name: ``timm:resnet18``, ``torchvision:resnet50``,
-        ``hf:folder``. A module is left as it was found.
+        A classifier that returns logits, or a name: ``timm:resnet18``, ``torchvision:resnet50``,
+        ``hf:folder``. A module is not changed.
     loader : iterable of batches
-        ``(x, y)``, ``(x, y, id)``, or mappings with ``labels`` as Hugging Face has them, always in the
-        same order.
+        ``(x, y)``, ``(x, y, id)``, or mappings with ``labels`` as in Hugging Face data sets, always in
+        the same order.
     path : str or Path
         The file to write, ``.parquet`` or ``.arrow``.
     layer : str, optional
-        The layer whose input are the features; by default the last linear one, or 1 x 1 convolution,
-        that makes the logits.
+        The layer whose input is the features. By default, the last linear layer or 1 x 1 convolution
+        that returns the logits.
     scores : {"softmax", "sigmoid"} or callable
-        How logits (n, K) become probabilities (n, K), or (n,) of the positive class.
+        How to convert logits (n, K) to probabilities (n, K), or (n,) of the positive class.
     ids : sequence, optional
-        An id for each row, in order; by default the loader's, or the numbers of the rows.
+        An id for each row, in order. By default, the ids of the loader, or row numbers.
     dtype : {"float16", "float32"}
-        Of the features.
+        The type of the features.
     transform : callable, optional
-        Applied to the inputs of each batch.
+        A function to apply to the inputs of each batch.
     device : str or torch.device, optional
-        Where to compute; by default where the model is, and for a name the fastest there is.
+        Where to compute. By default, the device of the model, or the fastest one for a name.
     pretrained : bool or str
-        For a name: whether to download trained weights, or which ones.
+        For a name: whether to download trained weights, or the name of the weights.
     resume : bool
-        False starts anew and overwrites.
+        False starts again and overwrites the file.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def extract(
 
     Examples
     --------
-    It needs torch, so it is a test of its own rather than a doctest::
+    This example needs torch::
 
         import epiloss, torch
 
@@ -115,7 +115,7 @@ def extract(
     source = (read_batch(raw, transform) for raw in loader)
     first = next(source, None)
     if first is None:
-        raise DataError("the loader is empty. Check its data set.")
+        raise DataError("the loader must have at least one batch, got none. Check its data set.")
     with _evaluating(network, device) as place:
         tap = _tap(network, layer, first, place)
         identity = {
@@ -147,7 +147,7 @@ def _fill(
     ids: Sequence[Any] | None,
     dtype: str,
 ) -> None:
-    """Extract what is missing, and write it in parts."""
+    """Extract the batches that are not finished, and write them in parts."""
     torch, pa = torch_module(), arrow()
     tables: list[Any] = []
     digests: list[str] = []
@@ -172,11 +172,13 @@ def _fill(
             start += len(batch)
     if number < parts.n_found:
         raise DataError(
-            f"the loader gave {number} batches where {parts.n_found} had been extracted before. Pass "
-            "the same loader, or start anew with resume=False."
+            f"the loader must have the {parts.n_found} batches extracted by the earlier run, got "
+            f"{number}. Pass the same loader, or start again with resume=False."
         )
     if ids is not None and len(ids) != start:
-        raise DataError(f"ids must have one entry for each of the {start} rows, got {len(ids)}.")
+        raise DataError(
+            f"ids must have one entry for each of the {start} rows, got {len(ids)}. Pass one for each."
+        )
     if tables:
         parts.write(_joined(pa, tables), digests)
 
@@ -192,7 +194,7 @@ def _tap(network: Any, layer: str | None, first: Batch, place: Any) -> Tap:
 
 @contextmanager
 def _evaluating(network: Any, device: Any) -> Iterator[Any]:
-    """Give the device of a network in evaluation mode, and put it back as it was."""
+    """Set a network to evaluation mode on a device, yield the device, and restore the network."""
     torch = torch_module()
     modes = [(module, module.training) for module in network.modules()]
     some = next(itertools.chain(network.parameters(), network.buffers()), None)
@@ -210,7 +212,7 @@ def _evaluating(network: Any, device: Any) -> Iterator[Any]:
 
 
 def _model_digest(network: Any) -> str:
-    """Return what tells a network from others: its kind and all of its weights."""
+    """Return a digest of the class and all weights of a network."""
     torch = torch_module()
     total = hashlib.sha256(f"{type(network).__module__}.{type(network).__qualname__}".encode())
     for name, value in network.state_dict().items():
@@ -222,39 +224,39 @@ def _model_digest(network: Any) -> str:
 
 
 def _is_finished(target: Path, identity: dict[str, Any], first: Batch, total: int | None) -> bool:
-    """Tell whether the file is there; refuse one of something else."""
+    """Tell whether the file is finished; raise an error if it is something else."""
     if not target.exists():
         return False
     there = about(target)
     if there is None:
         raise DataError(
-            f"{str(target)!r} exists and is not an extraction. Choose another path, or overwrite it "
+            f"{str(target)!r} exists but is not an extraction. Choose another path, or overwrite it "
             "with resume=False."
         )
     check_identity(there, identity, target)
     if there["first"] != first.digest() or there["batches"] != (total or there["batches"]):
         raise DataError(
-            f"{str(target)!r} is of another loader: its batches differ. Choose another path, or "
+            f"{str(target)!r} belongs to another loader, whose batches differ. Choose another path, or "
             "overwrite it with resume=False."
         )
     return True
 
 
 def _ids(batch: Batch, ids: Sequence[Any] | None, start: int) -> list[Any]:
-    """Return the ids of the rows: given, the loader's, or numbers."""
+    """Return the ids of the rows: the given ones, those of the loader, or row numbers."""
     if ids is not None:
         here = ids[start : start + len(batch)]
         if len(here) < len(batch):
             raise DataError(
-                f"ids must have one entry for each row, got {len(ids)} where the loader has more. "
-                "Pass one for each."
+                f"ids must have one entry for each row, got {len(ids)} for more rows. Pass one for each "
+                "row."
             )
         return [one.item() if hasattr(one, "item") else one for one in here]
     return list(range(start, start + len(batch))) if batch.ids is None else batch.ids
 
 
 def _stored(features: Any, dtype: str, names: Sequence[Any]) -> NDArray[Any]:
-    """Return features as they are kept; refuse what cannot be."""
+    """Convert features to the stored type, and raise an error if values are lost."""
     values = features.float().cpu().numpy()
     with np.errstate(over="ignore"):
         kept = values.astype(dtype)
@@ -269,8 +271,8 @@ def _stored(features: Any, dtype: str, names: Sequence[Any]) -> NDArray[Any]:
         )
     if np.count_nonzero(values) > 2 * np.count_nonzero(kept):
         raise DataError(
-            f"features must not vanish as {dtype}, got {np.abs(values).max():g} as the largest of a "
-            "batch. Use dtype='float32'."
+            f"features must not round to 0 as {dtype}, got a largest value of "
+            f"{np.abs(values).max():g} in a batch. Use dtype='float32'."
         )
     return np.asarray(kept)
 
@@ -285,7 +287,7 @@ def _table(names: list[Any], labels: Any, scores: NDArray[Any], features: NDArra
         "scores": _column(scores),
         "features": _column(features),
     }
-    # the command line takes no identifier for a feature
+    # columns marked as identifiers are not used as features
     fields = [
         pa.field(name, column.type, metadata={"epiloss": "identifier"} if name == "id" else None)
         for name, column in columns.items()
@@ -305,13 +307,13 @@ def _joined(pa: Any, tables: Sequence[Any]) -> Any:
         return pa.concat_tables(tables).combine_chunks()
     except pa.ArrowInvalid as error:
         raise DataError(
-            "all batches must have features of one width and ids of one kind, and they differ. "
+            "all batches must have features of the same width and ids of the same type. "
             "Pad inputs to one length, name a layer=, or pass ids=."
         ) from error
 
 
 def _shown(batches: Iterable[Batch], total: int | None) -> Iterable[Batch]:
-    """Show progress on the standard error, where that is a terminal."""
+    """Show progress on standard error if it is a terminal."""
     if not sys.stderr.isatty():
         return batches
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""From logits to probabilities, checked before they are written."""
+"""Conversion of logits to probabilities, which are checked before they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epiloss.integrations.extraction.frameworks import torch_module
 
 @dataclass(frozen=True)
 class ScoreMaker:
-    """A way to make probabilities from logits, and what tells it from other ways."""
+    """A function from logits to probabilities, and a string that identifies it."""
 
     make: Callable[[Any], Any]
     identity: str
@@ -46,7 +46,7 @@ class ScoreMaker:
 
 
 def resolve_scores(scores: str | Callable[[Any], Any]) -> ScoreMaker:
-    """Accept a name or a function."""
+    """Return the score maker for a name or a function."""
     known: dict[str, Callable[[Any], Any]] = {"softmax": _softmax, "sigmoid": _sigmoid}
     if isinstance(scores, str) and scores in known:
         return ScoreMaker(known[scores], scores)
@@ -58,7 +58,7 @@ def resolve_scores(scores: str | Callable[[Any], Any]) -> ScoreMaker:
 
 
 def _identity(scores: Any) -> str:
-    """Return what tells a function from others; what a closure refers to is not seen."""
+    """Return a string that identifies a function by its code, without the variables of a closure."""
     code = getattr(scores, "__code__", None)
     if code is None:
         text = repr(scores)
@@ -71,21 +71,21 @@ def _identity(scores: Any) -> str:
 
 def _softmax(logits: Any) -> Any:
     if logits.shape[1] == 1:
-        raise OptionError("softmax needs two logits a row or more, got one. Use scores='sigmoid'.")
+        raise OptionError("softmax needs two or more logits per row, got one. Use scores='sigmoid'.")
     return torch_module().softmax(logits.double(), dim=1)
 
 
 def _sigmoid(logits: Any) -> Any:
     if logits.shape[1] != 1:
-        raise OptionError(f"sigmoid needs one logit a row, got {logits.shape[1]}. Use scores='softmax'.")
+        raise OptionError(
+            f"sigmoid needs one logit per row, got {logits.shape[1]}. Use scores='softmax'."
+        )
     return torch_module().sigmoid(logits[:, 0].double())
 
 
 def _check(values: NDArray[np.float64], n: int) -> None:
     if values.ndim not in (1, 2) or len(values) != n:
-        raise DataError(
-            f"scores must make ({n}, classes) probabilities of {n} rows, got shape {values.shape}."
-        )
+        raise DataError(f"scores must return probabilities of shape ({n}, classes), got {values.shape}.")
     sums = values.sum(axis=1) if values.ndim == 2 else np.ones(n)
     wrong = ~np.isfinite(sums) | (np.abs(sums - 1) > 1e-3)
     inside = ((values >= 0) & (values <= 1 + 1e-6)).reshape(n, -1).all(axis=1)

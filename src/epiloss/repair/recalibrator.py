@@ -1,4 +1,4 @@
-"""Repairs as scikit-learn estimators: of scores, or behind a classifier."""
+"""The repair of scores, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator
 
-from epiloss._models import fresh
 from epiloss._random import seed_of
 from epiloss._threads import limited_threads
 from epiloss._typing import Floats
@@ -29,32 +25,34 @@ from epiloss.scoring import resolve_rule
 
 
 class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Corrects scores by region, where recalibration by the score alone cannot.
+    """Correct scores by their features, which recalibration by the score alone cannot do.
 
     Parameters
     ----------
     method : {"boosted", "regions"}
-        "boosted": ridge regressions and boosted trees predict what to add to the log-odds; usually
-        nearer to the truth. "regions": trees inside level sets, each region's rate shrunk towards that
-        of its level set; every correction is the rate of some region.
+        "boosted": ridge regressions and boosted trees predict a correction of the log-odds. This is
+        usually more accurate. "regions": trees divide each level set into regions, and the rate of each
+        region is shrunk towards that of its level set. This is easier to explain.
     region_ratio : float
-        Learning rows per region.
+        For "regions": the number of learning rows per region.
     repeats : int
-        How many times rows are divided into those that learn regions and those that learn rates.
+        For "regions": the number of random splits into rows that learn regions and rows that learn
+        rates.
     rounds : int
-        How many times, at most, regions are sought in what the ones before have left.
+        For "regions": the largest number of rounds, each of which corrects the errors left by the
+        rounds before.
     learner : regressor, optional
-        For "boosted": your own in place of ridge and trees.
+        For "boosted": a regressor to use instead of ridge regressions and trees.
     rule : {"brier", "log"} or ScoringRule
-        The score that must improve on rows left out.
+        The score that a correction must improve on held-out rows.
     random_state, n_jobs
         As in :func:`epiloss.audit`.
 
     See Also
     --------
-    Audit.repair : learns a repair on one part of the rows and measures it on the others.
+    Audit.repair : fits a repair on one part of the rows and evaluates it on the others.
     RegionRecalibratedClassifier : a classifier with its repair.
-    load_repair : reads a saved repair.
+    load_repair : loads a saved repair.
 
     References
     ----------
@@ -109,19 +107,19 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         drop_missing: bool = False,
         logits: bool = False,
     ) -> RegionRecalibrator:
-        """Learn from labels, the scores that some classifier gave, and features.
+        """Fit the repair to labels, scores and features.
 
         Parameters
         ----------
         y_true, y_prob, X, sample_weight, pos_label, classes, drop_missing, logits
             As in :func:`epiloss.audit`.
         clusters : array-like of shape (n,), optional
-            Rows of one cluster are never divided between learning and evaluation.
+            Rows of one cluster are never split between learning and evaluation.
 
         Returns
         -------
         RegionRecalibrator
-            Itself.
+            The fitted repair.
         """
         shape = score_numbers(y_prob).shape
         n_columns = 1 if len(shape) == 1 else shape[1]
@@ -131,7 +129,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         return self.fit_problem(read_problem(y_true, y_prob, X, reading, **rows))
 
     def fit_problem(self, problem: Problem) -> RegionRecalibrator:
-        """Learn from rows that are checked already; for the package itself.
+        """Fit the repair to rows that are already checked; used inside the package.
 
         Parameters
         ----------
@@ -141,7 +139,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         Returns
         -------
         RegionRecalibrator
-            Itself.
+            The fitted repair.
 
         Examples
         --------
@@ -154,16 +152,16 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         plan = self._plan()
         if problem.features is None:
             raise DataError(
-                "X must have at least one column for a repair. Without features, recalibrate by the "
-                "score."
+                "X must have at least one column for a repair, got none. Without features, recalibrate "
+                "by the score."
             )
         generator = np.random.default_rng(seed_of(self.random_state))
         self.features_in_ = problem.features.description()
         self.classes_ = np.array(problem.classes)
         self.positive_ = problem.positive
-        rows = (problem.weights, problem.clusters)
-        scores = [Rows(problem.features, *one, *rows) for one in _one_by_one(problem)]
-        self.repairs_ = fit_repairs(scores, plan, generator)
+        units = (problem.weights, problem.clusters)
+        rows = [Rows(problem.features, *one, *units) for one in _binary_scores(problem)]
+        self.repairs_ = fit_repairs(rows, plan, generator)
         return self
 
     def predict(self, y_prob: Any, X: Any, *, logits: bool = False) -> Floats:
@@ -174,9 +172,9 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         y_prob : array-like of shape (n,) or (n, K)
             The classifier's scores.
         X : array-like of shape (n, d) or data frame
-            The columns that the repair learned from; others, such as identifiers, are ignored.
+            The columns that the repair was fitted to. Other columns are ignored.
         logits : bool
-            The scores are logits.
+            Whether the scores are logits.
 
         Returns
         -------
@@ -190,15 +188,18 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
         features = Features.read(X, self.features_in_)
         if features.n_rows != len(given):
             raise DataError(
-                f"y_prob and X must have one row each, got {len(given)} and {features.n_rows} rows."
+                f"y_prob and X must have equally many rows, got {len(given)} and {features.n_rows}. "
+                "Pass the features of the same rows."
             )
         if places is None:
-            return repaired(self.repairs_, self.positive_, features, given)
-        better = repaired(self.repairs_, self.positive_, features, given[:, places])
-        return np.ascontiguousarray(better[:, np.argsort(places)])  # in the order of the columns
+            return repaired_scores(self.repairs_, self.positive_, features, given)
+        better = repaired_scores(self.repairs_, self.positive_, features, given[:, places])
+        return np.ascontiguousarray(
+            better[:, np.argsort(places)]
+        )  # back in the order of the given columns
 
     def save(self, path: str | Path) -> None:
-        """Write the repair as plain JSON, which :func:`epiloss.load_repair` reads.
+        """Save the repair as JSON, which :func:`epiloss.load_repair` reads.
 
         Parameters
         ----------
@@ -209,9 +210,12 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
     def _plan(self) -> RepairPlan:
         if self.method not in ("regions", "boosted"):
-            raise OptionError(f"method must be 'regions' or 'boosted', got {self.method!r}.")
+            raise OptionError(f"method must be 'boosted' or 'regions', got {self.method!r}.")
         if self.learner is not None and self.method != "boosted":
-            raise OptionError("learner needs method='boosted': regions are learned by trees.")
+            raise OptionError(
+                f"learner needs method='boosted', got method={self.method!r}, which always uses trees. "
+                "Leave out learner."
+            )
         for name in ("repeats", "rounds"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
@@ -229,7 +233,7 @@ class RegionRecalibrator(BaseEstimator):  # type: ignore[misc]  # scikit-learn i
 
 
 def load_repair(path: str | Path) -> RegionRecalibrator:
-    """Read a repair that ``RegionRecalibrator.save`` has written; nothing in the file is run.
+    """Load a repair that ``RegionRecalibrator.save`` has written; no code in the file is executed.
 
     Parameters
     ----------
@@ -239,11 +243,11 @@ def load_repair(path: str | Path) -> RegionRecalibrator:
     Returns
     -------
     RegionRecalibrator
-        A repair that predicts the same bits.
+        The repair, whose predictions are the same to the last bit.
 
     See Also
     --------
-    RegionRecalibrator : learns and saves a repair.
+    RegionRecalibrator : fits and saves a repair.
 
     Examples
     --------
@@ -261,8 +265,8 @@ def load_repair(path: str | Path) -> RegionRecalibrator:
     return read_repair(path, RegionRecalibrator())
 
 
-def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:
-    """Return the scores and outcomes of the positive class, or of each class."""
+def _binary_scores(problem: Problem) -> list[tuple[Floats, Floats]]:
+    """Return the scores and outcomes of the positive class, or of every class."""
     if problem.task == "binary":
         return [(problem.scores, (problem.labels == problem.positive).astype(float))]
     return [
@@ -272,8 +276,10 @@ def _one_by_one(problem: Problem) -> list[tuple[Floats, Floats]]:
 
 
 @limited_threads()
-def repaired(repairs: list[BinaryRepair], positive: int, features: Features, scores: Floats) -> Floats:
-    """Return repaired scores; those of several classes sum to one again."""
+def repaired_scores(
+    repairs: list[BinaryRepair], positive: int, features: Features, scores: Floats
+) -> Floats:
+    """Return repaired scores; those of several classes are normalised to sum to one."""
     if len(repairs) == 1:
         if scores.ndim == 1:
             return repairs[0].predict(features, scores)
@@ -282,7 +288,7 @@ def repaired(repairs: list[BinaryRepair], positive: int, features: Features, sco
     if scores.ndim != 2 or scores.shape[1] != len(repairs):
         raise DataError(
             f"scores must have a column for each of the {len(repairs)} classes that the repair was "
-            f"fitted to, got shape {scores.shape}."
+            f"fitted to, got shape {scores.shape}. Pass the scores of all classes."
         )
     columns = [
         one.predict(features, np.ascontiguousarray(scores[:, k])) for k, one in enumerate(repairs)
@@ -290,131 +296,3 @@ def repaired(repairs: list[BinaryRepair], positive: int, features: Features, sco
     better = np.stack(columns, axis=1)
     total = better.sum(axis=1, keepdims=True)
     return np.asarray(np.where(total > 0, better / np.where(total > 0, total, 1.0), scores), float)
-
-
-class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose probabilities are repaired by region.
-
-    Parameters
-    ----------
-    estimator : classifier
-        With ``predict_proba``.
-    recalibrator : RegionRecalibrator, optional
-        The repair to learn; by default the boosted one.
-    cv : int or "prefit"
-        The repair is learned on scores of rows that the classifier has not seen, in so many parts. With
-        "prefit" the classifier is fitted already, on rows of its own.
-    random_state : int, Generator or RandomState, optional
-        The one source of randomness.
-
-    See Also
-    --------
-    RegionRecalibrator : repairs scores.
-    sklearn.calibration.CalibratedClassifierCV : recalibrates by the score alone.
-
-    References
-    ----------
-    Perez-Lebel, Le Morvan and Varoquaux, "Beyond calibration: estimating the grouping loss of modern
-    neural networks", ICLR 2023.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.datasets import make_moons
-    >>> X, y = make_moons(1_000, noise=0.3, random_state=0)
-    >>> model = RegionRecalibratedClassifier(LogisticRegression()).fit(X, y)
-    >>> model.predict_proba(X).shape, model.predict(X).shape
-    ((1000, 2), (1000,))
-    """
-
-    def __init__(
-        self, estimator: Any, *, recalibrator: Any = None, cv: Any = 5, random_state: Any = 0
-    ) -> None:
-        self.estimator = estimator
-        self.recalibrator = recalibrator
-        self.cv = cv
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that sparse features are taken where the classifier takes them."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
-        return tags
-
-    def fit(self, X: Any, y: Any) -> RegionRecalibratedClassifier:
-        """Fit the classifier, and the repair on scores of rows it has not seen.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-        y : array-like of shape (n,)
-            Classes.
-
-        Returns
-        -------
-        RegionRecalibratedClassifier
-            Itself.
-        """
-        y = _checked_target(y)
-        seed = seed_of(self.random_state)
-        if self.cv == "prefit":
-            self.estimator_ = self.estimator
-            scores = self.estimator_.predict_proba(X)
-        else:
-            from sklearn.model_selection import StratifiedKFold, cross_val_predict
-
-            cv = StratifiedKFold(self.cv, shuffle=True, random_state=seed % 2**32)
-            model = fresh(self.estimator, seed % 2**31)
-            scores = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
-            self.estimator_ = model.fit(X, y)
-        self.classes_ = self.estimator_.classes_
-        for told in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, told):
-                setattr(self, told, getattr(self.estimator_, told))
-        recalibrator = RegionRecalibrator() if self.recalibrator is None else self.recalibrator
-        self.recalibrator_ = fresh(recalibrator, seed % 2**31)
-        self.recalibrator_.fit(y, scores, X, classes=list(self.classes_))
-        return self
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the repaired probabilities of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Returns
-        -------
-        array of shape (n, K)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self)
-        return np.asarray(self.recalibrator_.predict(self.estimator_.predict_proba(X), X), float)
-
-    def predict(self, X: Any) -> Any:
-        """Return the class of the largest repaired probability.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Features.
-
-        Returns
-        -------
-        array of shape (n,)
-            Classes.
-        """
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
-
-
-def _checked_target(y: Any) -> Any:
-    """Return one class for each row, or say what is there instead."""
-    if y is None:
-        raise DataError("the classifier requires y to be passed, but the target y is None.")
-    column = column_or_1d(y, warn=True)
-    assert_all_finite(column, input_name="y")
-    check_classification_targets(column)
-    return column

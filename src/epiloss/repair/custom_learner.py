@@ -1,4 +1,4 @@
-"""Corrections by a regressor of the user's own, fold by fold."""
+"""Corrections by a custom regressor, cross-fitted over folds."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from epiloss.repair.stacking import shifted
 
 
 @dataclass(frozen=True)
-class OwnCorrection:
-    """The mean of what the regressor has learned without each fold, times its weight."""
+class CustomCorrection:
+    """The mean of the regressors of all folds, multiplied by a weight."""
 
     models: Sequence[Fitted]
     weight: float
 
     def corrected(self, features: Features, base: Floats) -> Floats:
-        """Return the probabilities with the log-odds that all folds add on average."""
+        """Return the probabilities with corrected log-odds."""
         added = [_log_odds_added(model, features, base) for model in self.models]
         return shifted(base, self.weight * np.mean(added, axis=0))
 
 
 @dataclass(frozen=True)
-class OwnModels:
-    """The regressors of all folds; ``columns`` (rows, 1) predict rows that they have not seen."""
+class CustomModels:
+    """The regressors of all folds, and their cross-fitted predictions ``columns`` (rows, 1)."""
 
     models: Sequence[Fitted]
     columns: Floats
@@ -44,8 +44,8 @@ class OwnModels:
         weights: Floats | None,
         parts: Sequence[tuple[Codes, Codes]],
         generator: np.random.Generator,
-    ) -> OwnModels:
-        """Learn from the first rows of each part, and predict the others."""
+    ) -> CustomModels:
+        """Fit regressors to the first rows of each part, and predict the others."""
         columns = np.empty((len(base), 1))
         models = []
         for learn, left_out in parts:
@@ -56,12 +56,12 @@ class OwnModels:
             models.append(model)
         return cls(models, columns)
 
-    def correction(self, shares: Floats) -> OwnCorrection:
-        """Return the correction with a weight for the column."""
-        return OwnCorrection(self.models, float(shares[0]))
+    def correction(self, shares: Floats) -> CustomCorrection:
+        """Return the correction with the given weight."""
+        return CustomCorrection(self.models, float(shares[0]))
 
 
 def _log_odds_added(model: Any, features: Features, base: Floats) -> Floats:
-    """Return predicted residuals on the log-odds scale, which is steeper."""
+    """Return predicted residuals, converted to the log-odds scale by its slope."""
     residual = np.asarray(model.predict(features, base), float)
     return np.asarray(residual / np.maximum(base * (1 - base), 0.01), float)

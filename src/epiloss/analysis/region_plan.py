@@ -1,4 +1,4 @@
-"""Regions that are learned once, in which batches of further rows are counted."""
+"""Regions that are learned once and used for batch after batch of other rows."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from epiloss.scoring import ScoringRule
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """Level sets, curves and regions of a binary or top-label problem, learned on some rows.
+    """Level sets, calibration curves and regions of a binary or top-label problem, learned once.
 
-    Rows that are counted later must not be among them. Batches are counted apart and merged: in any
-    order, on any machine, the sums are the same.
+    Batches of other rows are then counted in these regions, and their statistics merged. The sums do
+    not depend on the order of the batches or on the machine. Do not count rows that the plan has
+    learned from.
 
     Attributes
     ----------
     rule : ScoringRule
         The scoring rule.
     shape : tuple of int
-        The number of level sets, and the most regions that one of them has.
+        The number of level sets, and the largest number of regions of a level set.
     name : tuple of str
-        What statistics must have in common to be merged.
+        Identifies the plan; only statistics with the same name can be merged.
     known, reading, learned
-        How rows are read and placed.
+        How rows are read and assigned to regions.
 
     See Also
     --------
     drift : two data sets at once, with intervals.
-    RegionStats : what batches are counted in.
+    RegionStats : the statistics of a batch.
 
     Examples
     --------
@@ -58,7 +59,7 @@ class RegionPlan:
     reading: Reading
     rule: ScoringRule
     learned: Learned
-    shape: tuple[int, int]  # level sets, and the most regions that one of them has
+    shape: tuple[int, int]  # number of level sets, largest number of regions of one of them
     name: tuple[str, str]
 
     @classmethod
@@ -96,9 +97,7 @@ class RegionPlan:
                 "of several pass y_true == k and y_prob[:, k]."
             )
         if problem.features is None:
-            raise DataError(
-                "a plan needs X, from which regions are learned. Pass features or embeddings."
-            )
+            raise DataError("X must be given to learn regions, got None. Pass features or embeddings.")
         binary = binary_problems(problem, chosen.rule)[0]
         level_sets = level_sets_of(binary, chosen)
         level_set = level_sets.assign(binary.scores)
@@ -114,7 +113,7 @@ class RegionPlan:
     def stats(
         self, y_true: Any, y_prob: Any, X: Any, *, sample_weight: Any = None, clusters: Any = None
     ) -> RegionStats:
-        """Count rows; their labels must be among those that the plan has learned from.
+        """Count a batch of rows; its labels must be among those that the plan has learned from.
 
         Parameters
         ----------
@@ -124,7 +123,7 @@ class RegionPlan:
         Returns
         -------
         RegionStats
-            The sums of these rows, to be merged with others of the same plan.
+            The statistics of the batch, to be merged with others of the same plan.
         """
         rows = {"sample_weight": sample_weight, "clusters": clusters}
         problem = read_problem(y_true, y_prob, X, self.reading, like=self.known, **rows)
@@ -132,12 +131,12 @@ class RegionPlan:
         return self.learned.place(binary).stats(self.name)
 
     def losses(self, stats: RegionStats) -> LevelSetLosses:
-        """Return the losses of each level set; regions with fewer than two rows are joined to others.
+        """Return the losses of each level set; regions with fewer than two rows are merged with others.
 
         Parameters
         ----------
         stats : RegionStats
-            The sums of all rows.
+            The merged statistics of all batches.
 
         Returns
         -------
@@ -145,6 +144,6 @@ class RegionPlan:
             The losses of each level set; ``.total("grouping_loss")`` is their mean.
         """
         regions = self.learned.partition
-        assert regions is not None  # a plan has learned some
+        assert regions is not None  # every plan has learned regions
         into = regions.join_small(stats.level_set, stats.region, stats.n)
         return stats.relabel(into).compute(self.rule)

@@ -65,7 +65,7 @@ def test_a_plan_says_what_it_cannot_count() -> None:
         plan.stats(one.y + 5, one.scores, one.X)
     with pytest.raises(epiloss.DataError, match="same number of rows"):
         plan.stats(one.y[:10], one.scores, one.X)
-    with pytest.raises(epiloss.DataError, match="a plan needs X"):
+    with pytest.raises(epiloss.DataError, match="X must be given to learn regions"):
         epiloss.RegionPlan.learn(one.y, one.scores, None)
     with pytest.raises(
         epiloss.OptionError, match=r"no option 'level'\. Did you mean 'confidence_level'"
@@ -108,10 +108,10 @@ def test_a_missing_column_is_named(
     y, p, X = batch
     fewer = {name: one for name, one in X.items() if name != missing}
     with pytest.raises(
-        epiloss.DataError, match=f"columns that were learned from, got no column '{missing}'"
+        epiloss.DataError, match=f"columns that were used for learning, got no column '{missing}'"
     ):
         plan.stats(y, p, fewer)
-    with pytest.raises(epiloss.DataError, match="columns that were learned from, got none"):
+    with pytest.raises(epiloss.DataError, match="columns that were used for learning, got none"):
         plan.stats(y, p, None)
 
 
