@@ -3,13 +3,13 @@
     python experiments/verdicts.py --repetitions 100 --jobs 2
 
 Every repetition draws a sample, audits it with the defaults and records the verdict. Losses matter above
-a limit of 1% of the score of the base rate, so the claim of each verdict is either true or false:
+a threshold of 1% of the score of the base rate, so the claim of each verdict is either true or false:
 
-- "fine" and "small" claim that the sum of calibration and grouping loss is below the limit;
-- "recalibrate" claims that the sum is above, and the calibration loss at least half of the limit;
+- "fine" and "small" claim that the sum of calibration and grouping loss is below the threshold;
+- "recalibrate" claims that the sum is above, and the calibration loss at least half of the threshold;
 - "repair" claims the same of the grouping loss, and "both" of either loss.
 
-"borderline" and "unclear" claim nothing. The settings give losses in multiples of the limit. With
+"borderline" and "unclear" claim nothing. The settings give losses in multiples of the threshold. With
 ``--seeds`` each sample is audited with ten seeds, and the table shows how often they agree.
 """
 
@@ -98,10 +98,10 @@ class Line:
 def true_claims(setting: str) -> Mapping[str, bool]:
     """Return for each verdict whether its claim is true."""
     truth = SETTINGS[setting].truth()
-    limit = DEFAULTS["tolerance"] / 4  # the Brier score of the base rate is 1/4 for balanced classes
+    threshold = DEFAULTS["tolerance"] / 4  # the Brier score of the base rate is 1/4 for balanced classes
     calibration, grouping = truth.calibration_loss, truth.grouping_loss
-    large = calibration + grouping >= limit
-    recalibrate, repair = large and calibration >= limit / 2, large and grouping >= limit / 2
+    large = calibration + grouping >= threshold
+    recalibrate, repair = large and calibration >= threshold / 2, large and grouping >= threshold / 2
     claims = {FINE: not large, SMALL: not large, RECALIBRATE: recalibrate, REPAIR: repair}
     return claims | {BOTH: recalibrate and repair, BORDERLINE: True, UNCLEAR: True}
 
@@ -167,7 +167,7 @@ def as_table(lines: Sequence[Line], *, seeds: bool = False) -> str:
     names += ["same seed"] if seeds else []
     text = [
         f"{lines[0].repetitions} samples each: how often each verdict was given, and was wrong.",
-        "Losses in multiples of the limit, 1% of the score of the base rate.",
+        "Losses in multiples of the threshold, 1% of the score of the base rate.",
         f"{'true loss':{width}} {'rows':>6}" + "".join(f" {name:>10}" for name in names),
     ]
     for line in lines:
