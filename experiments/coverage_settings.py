@@ -10,7 +10,9 @@ import numpy as np
 from scipy.special import expit, logit, ndtr
 
 from epiloss._typing import Floats
-from epiloss.simulate import MultiClass, Problem, Sigmoid, _gaussian, _Law
+from epiloss.simulate import MultiClass, Problem, Sigmoid
+from epiloss.simulate.base import Law
+from epiloss.simulate.quadrature import gaussian
 
 Shape = Literal["all", "one", "product"]
 SLOPE = 1.5  # of the score's log-odds along the first column
@@ -32,25 +34,25 @@ class Blind(Problem):
     grouping: float = 0.6
     n_values: int | None = None
 
-    def _draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, _Law]:
+    def _draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, Law]:
         X = rng.standard_normal((n, self.dimension))
         return X, self._law(self._rounded(expit(SLOPE * X[:, 0])), self._psi(X[:, 1:]))
 
-    def _nodes(self) -> tuple[_Law, Floats]:
+    def _nodes(self) -> tuple[Law, Floats]:
         c, c_weights = self._score_nodes()
         psi, psi_weights = self._psi_nodes()
         law = self._law(np.repeat(c, psi.size), np.tile(psi, c.size))
         return law, np.outer(c_weights, psi_weights).ravel()
 
-    def _law(self, c: Floats, psi: Floats) -> _Law:
-        return _Law(c, c, c + self.grouping * psi * np.minimum(c, 1 - c))
+    def _law(self, c: Floats, psi: Floats) -> Law:
+        return Law(c, c, c + self.grouping * psi * np.minimum(c, 1 - c))
 
     def _rounded(self, c: Floats) -> Floats:
         return c if self.n_values is None else (np.floor(self.n_values * c) + 0.5) / self.n_values
 
     def _score_nodes(self) -> tuple[Floats, Floats]:
         if self.n_values is None:
-            x, weights = _gaussian(1.0, kinks=np.zeros(1), scale=1.0)
+            x, weights = gaussian(1.0, kinks=np.zeros(1), scale=1.0)
             return expit(SLOPE * x), weights
         edges = logit(np.arange(self.n_values + 1) / self.n_values) / SLOPE
         return (np.arange(self.n_values) + 0.5) / self.n_values, np.diff(ndtr(edges))
@@ -64,7 +66,7 @@ class Blind(Problem):
     def _psi_nodes(self) -> tuple[Floats, Floats]:
         if self.shape != "all":
             return np.array([-1.0, 1.0]), np.array([0.5, 0.5])
-        z, weights = _gaussian(1.0, kinks=np.zeros(1), scale=1.0)
+        z, weights = gaussian(1.0, kinks=np.zeros(1), scale=1.0)
         return np.tanh(z), weights
 
 
