@@ -1,4 +1,4 @@
-"""Codes of the learning engine: ties waste none, categories follow the score."""
+"""The encoding of features: ties do not waste codes, and categories are ordered by the score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_values_that_many_rows_share_use_one_code() -> None:
     assert len(np.unique(codes[0][values > 0])) > 50
 
 
-def test_codes_keep_the_order_of_numbers_and_mark_what_is_missing() -> None:
+def test_codes_keep_the_order_of_numbers_and_mark_missing_values() -> None:
     g = np.random.default_rng(1)
     values = g.normal(size=3_000)
     values[::7] = np.nan
@@ -29,13 +29,13 @@ def test_codes_keep_the_order_of_numbers_and_mark_what_is_missing() -> None:
     assert (np.diff(codes[0][~missing][order].astype(int)) >= 0).all()
 
 
-def test_few_values_have_a_code_each() -> None:
+def test_each_of_a_few_values_has_its_own_code() -> None:
     edges = tie_aware_edges(np.repeat([1.0, 2.0, 5.0], [10, 500, 3]))
     assert edges[:2].tolist() == [1.5, 3.5]
     assert np.isinf(edges[2:]).all()
 
 
-def test_categories_are_in_the_order_of_their_mean_score() -> None:
+def test_categories_are_ordered_by_their_mean_score() -> None:
     scores = np.repeat([0.9, 0.1, 0.5], 50)
     column = np.repeat([0.0, 1.0, 2.0], 50)
     features = Features(column[:, None], ("city",), {0: ("a", "b", "c")})
@@ -45,7 +45,7 @@ def test_categories_are_in_the_order_of_their_mean_score() -> None:
     assert encoding.codes(unknown, np.array([0.5]))[0].tolist() == [1]
 
 
-def test_many_categories_share_codes_with_their_neighbours() -> None:
+def test_neighbouring_categories_share_codes_if_there_are_many() -> None:
     g = np.random.default_rng(2)
     column = g.integers(0, 500, 20_000).astype(float)
     scores = (column + g.random(20_000)) / 501
@@ -55,7 +55,7 @@ def test_many_categories_share_codes_with_their_neighbours() -> None:
     assert np.corrcoef(codes[0], scores)[0, 1] > 0.99
 
 
-def test_values_of_codes_have_mean_zero_and_variance_one() -> None:
+def test_normal_scores_of_codes_have_mean_zero_and_variance_one() -> None:
     g = np.random.default_rng(3)
     features = Features(g.exponential(size=(4_000, 2)), ("x0", "x1"))
     encoding, codes = learn_encoding(features, g.random(4_000))

@@ -1,4 +1,4 @@
-"""Ridge regressions: the closed form, whatever the blocks; rare categories are shrunk the most."""
+"""Ridge regressions: the closed form for any block size; rare categories are shrunk the most."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGET = X[:, 0] - 5 + RNG.normal(size=N)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_numbers_are_regressed_as_scikit_learn_does(weighted: bool) -> None:
+def test_coefficients_of_numbers_equal_those_of_scikit_learn(weighted: bool) -> None:
     weights = RNG.random(N) + 0.5 if weighted else None
     x = (X - X.mean(axis=0)) / X.std(axis=0)
     design = np.hstack([x, x * (4 * SCORES * (1 - SCORES))[:, None]])
@@ -31,7 +31,7 @@ def test_numbers_are_regressed_as_scikit_learn_does(weighted: bool) -> None:
         np.testing.assert_allclose(guess, peer.predict(design), rtol=1e-9, atol=1e-12)
 
 
-def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_change_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pd.DataFrame({"a": X[:, 0], "b": RNG.choice(["u", "v", "w"], N), "c": X[:, 1]})
     frame.loc[::7, "a"] = np.nan
     features = Features.read(frame)
@@ -44,7 +44,7 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rare_categories_are_shrunk_the_most() -> None:
-    """Two categories are off by as much, without noise: one of 200 rows, one of 2."""
+    """Two categories have the same target without noise, one with 200 rows and one with 2."""
     kind = np.array(["common"] * 200 + ["rare"] * 2 + ["other"] * 498)
     target = np.where(kind == "other", 0.0, 1.0)
     features = Features.read({"kind": kind, "x": np.zeros(N)})
@@ -54,7 +54,7 @@ def test_rare_categories_are_shrunk_the_most() -> None:
     assert 0 < levels["rare"] - levels["other"] < 0.7
 
 
-def test_a_column_without_values_or_without_spread_adds_nothing() -> None:
+def test_empty_and_constant_columns_do_not_change_predictions() -> None:
     empty = np.column_stack([X, np.full(N, np.nan), np.full(N, 3.0)])
     plain, more = (
         Ridges.fit(Features.read(one), SCORES, TARGET, None, ALPHAS).predict_columns(

@@ -1,1 +1,1 @@
-"""The one learning engine: codes shared by all models, boosted trees and a ridge regression on them."""
+"""The default learner: a ridge regression and boosted trees on codes that all models share."""

@@ -1,7 +1,7 @@
-"""Features and score as one-byte codes, found once without labels and shared by every model.
+"""Encode features and score as one-byte codes, once and without labels, for all models.
 
-Numbers are cut at quantiles; a value that many rows share has a code of its own, so that none is wasted
-on ties. Categories are put in the order of their rows' mean score. The score is one more column.
+Numbers are binned at quantiles. A value that many rows share gets a code of its own, so that ties do not
+waste codes. Categories are ordered by the mean score of their rows. The score is one more column.
 """
 
 from __future__ import annotations
@@ -20,20 +20,26 @@ from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
-_MOST_SAMPLED, _LEAST_SAMPLED, _VALUES = 4_096, 1_024, 2**22  # rows that edges are found from
-_COLUMNS = 256  # whose samples are sorted together
-_ROWS = 4_096  # that a thread encodes at least
-_FURTHEST = 1e-4  # of the mass, beyond which a rank is not told from the last
+# Edges are found from a sample of the rows: at most about 2^22 values in all columns together, to bound
+# memory and time, but between 1,024 and 4,096 rows, so that a code has 16 of them or more.
+_MAX_SAMPLE_VALUES = 2**22
+_MIN_SAMPLE_ROWS, _MAX_SAMPLE_ROWS = 1_024, 4_096
+# Number of columns whose samples are sorted in one call, as a compromise between memory and overhead.
+_COLUMNS_PER_BLOCK = 256
+# Minimum number of rows that a thread encodes; for fewer, starting the thread takes longer.
+_MIN_ROWS_PER_THREAD = 4_096
+# Ranks are clipped to this distance from 0 and 1, because their normal scores would be infinite there.
+_RANK_MARGIN = 1e-4
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How values become codes, and what number a code stands for in a linear model.
+    """The map from values to codes, and the number that represents each code in a linear model.
 
-    ``edges`` (columns, 63): a number with code ``k`` is at most edge ``k`` and above the edge before.
-    The last column is the score; before it may stand the class that it is of. ``tables`` have the code
-    of each category. ``values`` (columns, 64) are normal scores of the codes' ranks, with mean 0 and
-    variance 1; 0 for missing values.
+    ``edges`` (columns, 63): code ``k`` stands for the numbers above edge ``k - 1`` and up to edge ``k``.
+    The last column is the score. If scores refer to different classes, the column before it is the
+    class. ``tables`` map a column to the codes of its categories. ``values`` (columns, 64) are the
+    normal scores of the codes' ranks, with mean 0 and variance 1, and 0 for missing values.
     """
 
     edges: Floats
@@ -41,47 +47,47 @@ class Encoding:
     values: NDArray[np.float32]
 
     def codes(self, features: Features, scores: Floats, claimed: Codes | None = None) -> Bytes:
-        """Return the codes (columns, rows) of features, of the class if there is one, of the score."""
-        return _codes(self.edges, self.tables, features, scores, claimed)
+        """Return the codes (columns, rows) of the features, the class if there is one, and the score."""
+        return _encode(self.edges, self.tables, features, scores, claimed)
 
 
 def learn_encoding(
     features: Features, scores: Floats, claimed: Codes | None = None, workers: Workers = ALONE
 ) -> tuple[Encoding, Bytes]:
-    """Find codes for rows without looking at labels; return them too.
+    """Learn the encoding of features and scores without labels; return it and the codes of the rows.
 
-    ``claimed`` is the class of which a row's score is, where that differs.
+    ``claimed`` is the class that each row's score refers to, if these classes differ.
     """
     n, d = len(scores), features.n_columns
-    rows = _sample(n, d)
+    rows = _sampled_rows(n, d)
     edges = np.full((d + 1 + (claimed is not None), N_EDGES), np.inf)
-    some = features.take(rows)
+    sample = features.take(rows)
 
     def find_edges(first: int) -> None:
-        last = min(first + _COLUMNS, d)
-        values = np.stack([column.astype(np.float64) for column in some.columns(first, last)])
+        last = min(first + _COLUMNS_PER_BLOCK, d)
+        values = np.stack([column.astype(np.float64) for column in sample.columns(first, last)])
         edges[first:last] = edges_of(values)
 
-    workers.run(find_edges, range(0, d, _COLUMNS))
+    workers.run(find_edges, range(0, d, _COLUMNS_PER_BLOCK))
     edges[-1] = edges_of(scores[rows][None])[0]
     tables = {}
     for j in features.categories:
-        edges[j], tables[j] = np.inf, _ordered_codes(features.column(j), scores)
+        edges[j], tables[j] = np.inf, _category_codes(features.column(j), scores)
     if claimed is not None:
-        tables[d] = _ordered_codes(claimed.astype(float), scores)
-    codes = _codes(edges, tables, features, scores, claimed, workers)
+        tables[d] = _category_codes(claimed.astype(float), scores)
+    codes = _encode(edges, tables, features, scores, claimed, workers)
     return Encoding(edges, tables, np.stack([_normal_scores(column) for column in codes])), codes
 
 
-def _sample(n: int, d: int) -> Codes:
-    """Return rows that edges are found from, the same for the same numbers."""
-    size = int(np.clip(_VALUES // max(d, 1), _LEAST_SAMPLED, _MOST_SAMPLED))
+def _sampled_rows(n: int, d: int) -> Codes:
+    """Return the rows from which edges are found; they depend only on the shape of the features."""
+    size = int(np.clip(_MAX_SAMPLE_VALUES // max(d, 1), _MIN_SAMPLE_ROWS, _MAX_SAMPLE_ROWS))
     if n <= size:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, size, replace=False))
 
 
-def _codes(
+def _encode(
     edges: Floats,
     tables: Mapping[int, Bytes],
     features: Features,
@@ -93,15 +99,15 @@ def _codes(
     codes = np.empty((len(edges), n), np.uint8)
     rows = features.source_rows()
 
-    def encode(part: tuple[slice, slice]) -> None:
-        columns, some = part
-        ends = np.array([0, some.stop - some.start])
-        own = np.ascontiguousarray(edges[None, columns])
-        kernel().encode(features.values(columns), rows[some], ends, own, codes[columns, some])
+    def encode(block: tuple[slice, slice]) -> None:
+        columns, chunk = block
+        ends = np.array([0, chunk.stop - chunk.start])
+        block_edges = np.ascontiguousarray(edges[None, columns])
+        kernel().encode(features.values(columns), rows[chunk], ends, block_edges, codes[columns, chunk])
 
-    size = max(-(-n // workers.n), _ROWS)
-    parts = [slice(first, min(first + size, n)) for first in range(0, n, size)]
-    workers.run(encode, product(features.column_blocks(), parts))
+    size = max(-(-n // workers.n), _MIN_ROWS_PER_THREAD)
+    chunks = [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    workers.run(encode, product(features.column_blocks(), chunks))
     write_codes(scores, edges[-1], codes[-1:])
     for j, table in tables.items():
         column = features.column(j) if j < d or claimed is None else claimed.astype(float)
@@ -112,7 +118,7 @@ def _codes(
 
 
 def write_codes(values: Floats, edges: Floats, codes: Bytes) -> None:
-    """Write the codes of numbers that are cut at edges, in a line (1, rows)."""
+    """Write the codes of numbers, binned at ``edges``, into ``codes`` (1, rows)."""
     n = len(values)
     kernel().encode((values,), np.arange(n), np.array([0, n]), edges.reshape(1, 1, -1), codes)
 
@@ -123,18 +129,19 @@ def edges_of(values: Floats) -> Floats:
     if values.shape[1] < 2:
         return np.full((len(values), N_EDGES), np.inf)
     edges: Floats = kernel().edges_among(values)
-    mass = values.shape[1] / N_EDGES
-    tied = (values[:, int(mass) :] == values[:, : -int(mass) or None]).any(axis=1) if mass >= 1 else []
+    per_code = values.shape[1] // N_EDGES
+    # A value that fills more than one code shows as equal sorted values ``per_code`` rows apart.
+    tied = (values[:, per_code:] == values[:, :-per_code]).any(axis=1) if per_code >= 1 else []
     for j in np.flatnonzero(tied):
         edges[j] = tie_aware_edges(values[j])
     return edges
 
 
 def tie_aware_edges(ordered: Floats) -> Floats:
-    """Return up to 62 numbers between sorted values, no two of them between the same two.
+    """Return up to 62 edges between sorted values, at most one between two neighbouring values.
 
-    Each code in turn takes its part of the rows that are left, at least one value; values that many rows
-    share use up a code and no more.
+    Each code in turn gets an equal share of the remaining rows, and at least one distinct value. A value
+    that many rows share therefore uses only one code.
 
     Examples
     --------
@@ -148,25 +155,25 @@ def tie_aware_edges(ordered: Floats) -> Floats:
     if len(distinct) <= N_EDGES:
         edges[: max(len(distinct) - 1, 0)] = (distinct[1:] + distinct[:-1]) / 2
         return edges
-    below = np.cumsum(count)
-    total, done, place = int(below[-1]), 0, 0
+    cumulative = np.cumsum(count)
+    total, n_used, first = int(cumulative[-1]), 0, 0  # rows with a code, first value without one
     for k in range(N_EDGES - 1):
-        wanted = done + (total - done) / (N_EDGES - k)
-        found = max(int(np.searchsorted(below, wanted)), place)
-        if found > place and wanted - below[found - 1] < below[found] - wanted:
-            found -= 1  # which is nearer
-        found = min(found, len(distinct) - 2)
-        edges[k] = distinct[found] / 2 + distinct[found + 1] / 2
-        done, place = int(below[found]), found + 1
-        if place > len(distinct) - 2:
+        wanted = n_used + (total - n_used) / (N_EDGES - k)
+        last = max(int(np.searchsorted(cumulative, wanted)), first)
+        if last > first and wanted - cumulative[last - 1] < cumulative[last] - wanted:
+            last -= 1  # ending at the value before is closer to the wanted number of rows
+        last = min(last, len(distinct) - 2)
+        edges[k] = distinct[last] / 2 + distinct[last + 1] / 2
+        n_used, first = int(cumulative[last]), last + 1
+        if first > len(distinct) - 2:
             break
     return edges
 
 
-def _ordered_codes(column: Floats, scores: Floats) -> Bytes:
-    """Return the code of each category, and last that of unknown ones.
+def _category_codes(column: Floats, scores: Floats) -> Bytes:
+    """Return the code of each category, followed by the code of unknown categories.
 
-    Categories are in the order of their mean score; where there are many, neighbours share a code.
+    Categories are ordered by their mean score. If there are more than 63, neighbours share a code.
     """
     present = ~np.isnan(column)
     category = column[present].astype(np.int64)
@@ -185,12 +192,12 @@ def _ordered_codes(column: Floats, scores: Floats) -> Bytes:
 
 
 def _normal_scores(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the normal score of each code's rank, of mean 0 and variance 1 over the rows."""
+    """Return the normal score of each code's rank, with mean 0 and variance 1 over the rows."""
     count = np.bincount(codes, minlength=N_CODES).astype(float)
     count[MISSING] = 0.0
     total = max(count.sum(), 1.0)
     middle = (np.cumsum(count) - count / 2) / total
-    value = np.where(count > 0, ndtri(np.clip(middle, _FURTHEST, 1 - _FURTHEST)), 0.0)
+    value = np.where(count > 0, ndtri(np.clip(middle, _RANK_MARGIN, 1 - _RANK_MARGIN)), 0.0)
     value = np.where(count > 0, value - count @ value / total, 0.0)
     spread = np.sqrt(count @ value**2 / total)
     return (value / spread if spread > 0 else np.zeros(N_CODES)).astype(np.float32)

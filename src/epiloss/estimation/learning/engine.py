@@ -1,8 +1,8 @@
-"""The learner of the headline: a light ridge regression, then boosted trees of what it leaves.
+"""The default learner: a lightly penalised ridge regression, then boosted trees on its residuals.
 
-It predicts ``F`` such that ``w F`` is near ``Q - C``, with ``w = C (1 - C)``: a step of a logistic
-regression from the log-odds of ``C``. The trees see all columns (of many, the best ones) and what the
-regression predicts for rows left out, so that they can bend it. Nothing is left to chance.
+It predicts a step ``F`` of the log-odds: ``C (1 - C) F`` approximates ``Q - C``. The trees use all
+columns (if there are many, the best ones) and the out-of-fold predictions of the ridge regression, so
+that they can correct it. Training is deterministic.
 """
 
 from __future__ import annotations
@@ -19,32 +19,42 @@ from epiloss._typing import Floats
 from epiloss.estimation.learning.encoding import Encoding, edges_of, write_codes
 from epiloss.estimation.learning.ridge import CodedRidge, fit_ridge
 
-_MANY, _SCREENED = 96, 48  # columns from which on some are chosen, and how many
-_LEAST_ROWS = 20  # whose weight a leaf must have
-_RIDGE = 5.0  # rows' weight that shrink the value of a leaf
-# from so many learning rows on: trees, leaves of each, and how much of its value a tree adds
-_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 14, 12, 0.8), (0, 28, 9, 0.4))
-_DEEPEST = 8
-_CAUTIOUS = 1.3  # trees' worth of values that the first few add
-_SAMPLED = 2_048  # rows that edges of the regression's predictions are found from
+# With more than 96 columns, the trees use only the 48 that explain most on their own: searching all of
+# them takes time in proportion, and splits on noise columns become more likely.
+_MAX_UNSCREENED, _N_SCREENED = 96, 48
+# A leaf must have the weight of at least this many average rows.
+_MIN_LEAF_ROWS = 20
+# The value of a leaf is shrunk towards 0 as if it had this many more rows, with residual 0.
+_LEAF_PENALTY_ROWS = 5.0
+# From this number of training rows on: the number of trees, the leaves of each, and the learning rate.
+# More rows support more trees, and larger ones.
+_TREE_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 14, 12, 0.8), (0, 28, 9, 0.4))
+_MAX_DEPTH = 8
+# The early prediction uses the first trees whose learning rates add up to about this number: three trees
+# at a rate of 0.4, two at 0.8.
+_EARLY_RATE = 1.3
+# Number of rows from which the edges of the ridge regression's predictions are found.
+_EDGE_SAMPLE_ROWS = 2_048
 
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted learner, the sum of both parts; trees see the regression's predictions cut at edges."""
+    """A fitted learner: the sum of a ridge regression and of trees.
+
+    The trees also use the prediction of the ridge regression, binned at ``edges``.
+    """
 
     ridge: CodedRidge
     edges: Floats
     trees: Records
-    n_early: int  # trees that are cautious alone
+    n_early: int  # number of trees in the early prediction
 
-    def predict(self, codes: Bytes) -> Floats:
-        """Return ``F`` for rows, given by their codes (columns and a free line, rows)."""
-        total: Floats = self.stages(codes)[1]
-        return total
+    def predict_stages(self, codes: Bytes) -> Floats:
+        """Return ``F`` after the first few trees ("early") and after all trees (2, rows).
 
-    def stages(self, codes: Bytes) -> Floats:
-        """Return ``F`` by the first few trees alone, which are cautious, and by all (2, rows)."""
+        The last row of ``codes`` (columns + 1, rows) is overwritten with the codes of the ridge
+        regression's predictions.
+        """
         total = np.zeros((2, codes.shape[1]))
         self.ridge.add(codes[:-1], total[0])
         write_codes(total[0], self.edges, codes[-1:])
@@ -55,37 +65,38 @@ class Model:
 
 
 def fit_model(
-    encoding: Encoding, codes: Bytes, residual: Floats, weight: Floats, least: float = 0.0
+    encoding: Encoding, codes: Bytes, residual: Floats, weight: Floats, min_leaf_weight: float = 0.0
 ) -> Model:
-    """Learn residuals ``Y - C`` of rows with weights ``w``; leaves weigh at least ``least``.
+    """Fit the residuals ``Y - C`` of rows with weights ``w``.
 
-    The codes (columns and a free line, rows) are those of the encoding; the free line is for what the
-    regression predicts.
+    ``codes`` (columns + 1, rows) are those of the encoding; the last row is overwritten with the codes
+    of the ridge regression's predictions. Every leaf has at least the weight ``min_leaf_weight``.
     """
     n = len(residual)
     ridge = fit_ridge(codes[:-1], encoding.values, residual, weight)
-    rest = residual - weight * ridge.left_out
-    columns = np.append(_screened(codes[:-1], rest, weight), np.int32(len(codes) - 1))
-    edges = edges_of(ridge.left_out[None, :: max(n // _SAMPLED, 1)])[0]
-    write_codes(ridge.left_out, edges, codes[-1:])
-    growth = growth_for(weight, least)
+    rest = residual - weight * ridge.out_of_fold
+    columns = np.append(_screen_columns(codes[:-1], rest, weight), np.int32(len(codes) - 1))
+    edges = edges_of(ridge.out_of_fold[None, :: max(n // _EDGE_SAMPLE_ROWS, 1)])[0]
+    write_codes(ridge.out_of_fold, edges, codes[-1:])
+    growth = growth_for(weight, min_leaf_weight)
     trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth)
-    return Model(ridge.model, edges, trees, round(_CAUTIOUS / growth.rate))
+    return Model(ridge.model, edges, trees, round(_EARLY_RATE / growth.rate))
 
 
-def growth_for(weight: Floats, least: float = 0.0) -> Growth:
-    """Return how trees grow on rows with these weights: more and larger ones on more rows."""
-    _, n_trees, n_leaves, rate = next(size for size in _SIZES if len(weight) >= size[0])
+def growth_for(weight: Floats, min_leaf_weight: float = 0.0) -> Growth:
+    """Return the settings of the trees for rows with these weights."""
+    _, n_trees, n_leaves, rate = next(size for size in _TREE_SIZES if len(weight) >= size[0])
     mean = float(weight.mean())
+    penalty = max(_LEAF_PENALTY_ROWS * mean, min_leaf_weight)
     return Growth(
-        n_trees, n_leaves, _DEEPEST, rate, max(_RIDGE * mean, least), max(_LEAST_ROWS * mean, least)
+        n_trees, n_leaves, _MAX_DEPTH, rate, penalty, max(_MIN_LEAF_ROWS * mean, min_leaf_weight)
     )
 
 
-def _screened(codes: Bytes, rest: Floats, weight: Floats) -> NDArray[np.int32]:
-    """Return all columns or, of many, those that alone explain the most; the score is always there."""
-    if len(codes) <= _MANY:
+def _screen_columns(codes: Bytes, rest: Floats, weight: Floats) -> NDArray[np.int32]:
+    """Return the columns for the trees: all or, if there are many, the best ones and the score."""
+    if len(codes) <= _MAX_UNSCREENED:
         return np.arange(len(codes), dtype=np.int32)
     gains = kernel().single_splits(codes, rest, weight)
-    best = np.argsort(-gains, kind="stable")[:_SCREENED]
+    best = np.argsort(-gains, kind="stable")[:_N_SCREENED]
     return np.unique(np.append(best, len(codes) - 1)).astype(np.int32)

@@ -1,9 +1,8 @@
-"""A ridge regression on codes: every column by the normal scores of its ranks.
+"""Ridge regression on codes: every column enters as the normal scores of its ranks.
 
-With weights ``w`` the residual ``r = Y - C`` is fitted by ``w x b``. For predictions the best strength
-is that of generalised cross-validation. An estimate of squares is better with less shrinkage, as only
-the bias of the mean prediction counts and the noise of two predictions cancels: it takes a part of that
-strength.
+With weights ``w``, the residual ``r = Y - C`` is fitted by ``w x b``. Generalised cross-validation finds
+the penalty that is best for prediction. The twin estimate is better with a sixteenth of it, because the
+noise of the two predictions cancels and only the bias of their mean counts.
 """
 
 from __future__ import annotations
@@ -19,150 +18,156 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes
 from epiloss._typing import Floats
 
-_STRENGTHS = 4.0 ** np.arange(-7, 4)  # in units of the rows' weight
-LIGHTER = 16.0  # times less than what is best for predictions
-_MOST_WORK = 3e10  # products for a Gram matrix; more rows are left out of it
-_BLOCK = 2**22  # numbers at a time
-_WIDE, _FEW = 1_024, 1_200  # columns from which on few rows tell the penalty, and how many
+# Penalties that generalised cross-validation compares, relative to the total weight of the rows.
+_RELATIVE_PENALTIES = 4.0 ** np.arange(-7, 4)
+# The penalty of the model is this many times smaller than the best one for prediction.
+_PENALTY_DIVISOR = 16.0
+# Maximum number of multiplications for a Gram matrix. Rows beyond it are skipped, to bound the time.
+_MAX_GRAM_PRODUCTS = 3e10
+# Number of values that are decoded at a time, to bound memory.
+_BLOCK_VALUES = 2**22
+# With more than 1,024 columns, at most 1,200 rows choose the penalty: the eigenvalue decomposition of a
+# matrix of all columns would take most of the time.
+_WIDE, _MAX_PENALTY_ROWS = 1_024, 1_200
 
 
 @dataclass(frozen=True)
 class CodedRidge:
-    """Coefficients of the codes' normal scores; ``values`` are those of the encoding."""
+    """The coefficients of a ridge regression; ``values`` are the encoding's normal scores of codes."""
 
     coefficients: NDArray[np.float32]
     values: NDArray[np.float32]
 
     def add(self, codes: Bytes, total: Floats) -> None:
-        """Add the predictions for rows, given by their codes (columns, rows), to their totals."""
+        """Add the predictions for rows with these codes (columns, rows) to ``total``."""
         kernel().added_up(codes, self.values * self.coefficients[:, None], total)
 
 
 @dataclass(frozen=True)
 class FittedRidge:
-    """The regression for an estimate, and what the best one predicts for rows that it has not seen.
+    """The lightly penalised model, and out-of-fold predictions with the best penalty.
 
-    For the latter it is fitted on either half of the rows, and predicts the other.
+    For the latter, a model is fitted on each half of the rows and predicts the other half.
     """
 
     model: CodedRidge
-    left_out: Floats
+    out_of_fold: Floats
 
 
 def fit_ridge(
     codes: Bytes, values: NDArray[np.float32], residual: Floats, weight: Floats
 ) -> FittedRidge:
-    """Fit residuals of rows whose codes (columns, rows) are given."""
+    """Fit the residuals of rows with these codes (columns, rows)."""
     d, n = codes.shape
     root = np.sqrt(weight)
-    scaled = np.where(root > 0, residual / np.where(root > 0, root, 1.0), 0.0)
-    step = max(-(-n * d * d // int(_MOST_WORK)), 1)  # more rows than that are left out of the sums
+    target = np.where(root > 0, residual / np.where(root > 0, root, 1.0), 0.0)
+    step = max(-(-n * d * d // int(_MAX_GRAM_PRODUCTS)), 1)
     halves = slice(0, None, 2), slice(1, None, 2)
-    parts = [
-        _Part.of(codes[:, half][:, ::step], values, root[half][::step], scaled[half][::step])
+    systems = [
+        _System.of(codes[:, half][:, ::step], values, root[half][::step], target[half][::step])
         for half in halves
     ]
-    both = parts[0].joined(parts[1])
-    few = both
-    if d > _WIDE:  # the penalty does not depend on how many rows there are, so few tell it
-        some = np.unique(np.linspace(0, n - 1, min(d // 2, _FEW)).astype(np.int64))
-        few = _Part.of(codes[:, some], values, root[some], scaled[some])
-    path, left_out = few.path(), np.zeros(n)
-    penalty = path.best()
-    for part, others in zip(parts, reversed(halves), strict=True):
-        found = np.zeros(n)
-        CodedRidge(part.solved(penalty), values).add(codes, found)
-        left_out[others] = found[others]
-    light = penalty / LIGHTER
-    coefficients = path.coefficients(light) if few is both else both.solved(light)
-    return FittedRidge(CodedRidge(coefficients, values), left_out)
+    both = systems[0].merge(systems[1])
+    penalty_system = both
+    if d > _WIDE:  # the best penalty does not depend on the number of rows
+        rows = np.unique(np.linspace(0, n - 1, min(d // 2, _MAX_PENALTY_ROWS)).astype(np.int64))
+        penalty_system = _System.of(codes[:, rows], values, root[rows], target[rows])
+    path, out_of_fold = penalty_system.path(), np.zeros(n)
+    penalty = path.best_penalty()
+    for system, other_half in zip(systems, reversed(halves), strict=True):
+        prediction = np.zeros(n)
+        CodedRidge(system.solve(penalty), values).add(codes, prediction)
+        out_of_fold[other_half] = prediction[other_half]
+    light = penalty / _PENALTY_DIVISOR
+    coefficients = path.coefficients(light) if penalty_system is both else both.solve(light)
+    return FittedRidge(CodedRidge(coefficients, values), out_of_fold)
 
 
-class _Part(ABC):
-    """Weighted rows: enough of them to solve for coefficients, in the smaller of their two spaces."""
+class _System(ABC):
+    """The normal equations of weighted rows, in the smaller of the spaces of columns and of rows."""
 
-    square: float  # of what is to be explained
-    mass: float
+    target_sq: float  # sum of the squared targets
+    mass: float  # total weight of the rows
     n: int
 
     @staticmethod
-    def of(codes: Bytes, values: NDArray[np.float32], root: Floats, scaled: Floats) -> _Part:
-        """Return rows: by the products of their columns or, where these are more, as they are."""
+    def of(codes: Bytes, values: NDArray[np.float32], root: Floats, target: Floats) -> _System:
+        """Return the system of rows with these codes (columns, rows) and square roots of weights."""
         d, n = codes.shape
-        square, mass = float(scaled @ scaled), float(root @ root)
+        target_sq, mass = float(target @ target), float(root @ root)
         if 2 * n <= d:
-            return _FewRows(square, mass, n, _columns(codes, values, root), scaled)
+            return _RowSystem(target_sq, mass, n, _decode(codes, values, root), target)
         gram, moment = np.zeros((d, d)), np.zeros(d)
-        size = max(_BLOCK // d, 1)
+        size = max(_BLOCK_VALUES // d, 1)
         for first in range(0, n, size):
-            some = slice(first, first + size)
-            block = _columns(codes[:, some], values, root[some])
+            rows = slice(first, first + size)
+            block = _decode(codes[:, rows], values, root[rows])
             gram += block @ block.T
-            moment += block @ scaled[some]
-        return _ManyRows(square, mass, n, gram, moment)
+            moment += block @ target[rows]
+        return _ColumnSystem(target_sq, mass, n, gram, moment)
 
     @abstractmethod
-    def joined(self, other: Any) -> _Part:
-        """Return both parts."""
+    def merge(self, other: Any) -> _System:
+        """Return the system of the rows of both."""
 
     @abstractmethod
-    def solved(self, penalty: float) -> NDArray[np.float32]:
+    def solve(self, penalty: float) -> NDArray[np.float32]:
         """Return the coefficients for one penalty."""
 
     @abstractmethod
     def path(self) -> _Path:
-        """Return the coefficients for any."""
+        """Return the solutions for all penalties."""
 
 
 @dataclass(frozen=True)
-class _ManyRows(_Part):
-    square: float
+class _ColumnSystem(_System):
+    target_sq: float
     mass: float
     n: int
     gram: Floats
     moment: Floats
 
-    def joined(self, other: _ManyRows) -> _ManyRows:
-        sums = (getattr(self, one.name) + getattr(other, one.name) for one in fields(self))
-        return _ManyRows(*sums)
+    def merge(self, other: _ColumnSystem) -> _ColumnSystem:
+        sums = (getattr(self, field.name) + getattr(other, field.name) for field in fields(self))
+        return _ColumnSystem(*sums)
 
-    def solved(self, penalty: float) -> NDArray[np.float32]:
-        return _solution(self.gram, penalty, self.moment)
+    def solve(self, penalty: float) -> NDArray[np.float32]:
+        return _solve_penalised(self.gram, penalty, self.moment)
 
     def path(self) -> _Path:
-        spectrum, vectors = _decomposed(self.gram)
+        spectrum, vectors = _eigh(self.gram)
         projected = vectors.T @ self.moment
-        return _Path(spectrum, projected**2, self.square, self.n, self.mass, vectors, projected)
+        return _Path(spectrum, projected**2, self.target_sq, self.n, self.mass, vectors, projected)
 
 
 @dataclass(frozen=True)
-class _FewRows(_Part):
-    square: float
+class _RowSystem(_System):
+    target_sq: float
     mass: float
     n: int
     columns: NDArray[np.float32]  # (columns, rows)
     target: Floats
 
-    def joined(self, other: _FewRows) -> _FewRows:
+    def merge(self, other: _RowSystem) -> _RowSystem:
         columns = np.concatenate([self.columns, other.columns], axis=1)
         target = np.concatenate([self.target, other.target])
-        square, mass = self.square + other.square, self.mass + other.mass
-        return _FewRows(square, mass, self.n + other.n, columns, target)
+        target_sq, mass = self.target_sq + other.target_sq, self.mass + other.mass
+        return _RowSystem(target_sq, mass, self.n + other.n, columns, target)
 
-    def solved(self, penalty: float) -> NDArray[np.float32]:
-        return self.columns @ _solution(self.columns.T @ self.columns, penalty, self.target)
+    def solve(self, penalty: float) -> NDArray[np.float32]:
+        return self.columns @ _solve_penalised(self.columns.T @ self.columns, penalty, self.target)
 
     def path(self) -> _Path:
-        spectrum, vectors = _decomposed(self.columns.T @ self.columns)
+        spectrum, vectors = _eigh(self.columns.T @ self.columns)
         projected = vectors.T @ self.target
         lifted = self.columns @ vectors.astype(np.float32)
         return _Path(
-            spectrum, spectrum * projected**2, self.square, self.n, self.mass, lifted, projected
+            spectrum, spectrum * projected**2, self.target_sq, self.n, self.mass, lifted, projected
         )
 
 
-def _columns(codes: Bytes, values: NDArray[np.float32], root: Floats) -> NDArray[np.float32]:
-    """Return the weighted normal scores (columns, rows) of rows."""
+def _decode(codes: Bytes, values: NDArray[np.float32], root: Floats) -> NDArray[np.float32]:
+    """Return the normal scores (columns, rows), times the square roots of the rows' weights."""
     block = np.empty(codes.shape, np.float32)
     for value, code, column in zip(values, codes, block, strict=True):
         np.take(value, code, out=column, mode="clip")
@@ -170,20 +175,21 @@ def _columns(codes: Bytes, values: NDArray[np.float32], root: Floats) -> NDArray
     return block
 
 
-def _solution(matrix: NDArray[Any], penalty: float, target: Floats) -> NDArray[np.float32]:
-    from scipy.linalg.lapack import dposv  # which takes a while to load
+def _solve_penalised(matrix: NDArray[Any], penalty: float, target: Floats) -> NDArray[np.float32]:
+    from scipy.linalg.lapack import dposv  # slow to import
 
     penalised = matrix.astype(float)
     penalised[np.diag_indices(len(matrix))] += penalty
-    found, failed = dposv(penalised.T, target, overwrite_a=True)[1:]  # in LAPACK's order, no copy
-    if failed:
-        raise np.linalg.LinAlgError(f"the ridge regression has no solution (LAPACK: {failed})")
+    # LAPACK stores matrices by columns, so that the transpose of a symmetric one needs no copy.
+    found, info = dposv(penalised.T, target, overwrite_a=True)[1:]
+    if info:
+        raise np.linalg.LinAlgError(f"the ridge regression has no solution (LAPACK info {info})")
     return np.asarray(found, np.float32)
 
 
-def _decomposed(matrix: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return eigenvalues, none below 0, and vectors; in single precision, which is enough here."""
-    from scipy.linalg import eigh  # which takes a while to load
+def _eigh(matrix: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return the eigenvalues, clipped at 0, and the eigenvectors; single precision is enough here."""
+    from scipy.linalg import eigh  # slow to import
 
     spectrum, vectors = eigh(matrix.astype(np.float32), driver="evd", overwrite_a=True)
     return np.maximum(spectrum.astype(float), 0.0), vectors.astype(float)
@@ -191,14 +197,15 @@ def _decomposed(matrix: NDArray[Any]) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Path:
-    """The solutions of every strength, from one decomposition.
+    """The solutions for all penalties, from one eigenvalue decomposition.
 
-    ``energy`` is what each direction would explain times its eigenvalue.
+    ``energy`` is the squared moment along each eigenvector: the explained sum of squares times the
+    eigenvalue.
     """
 
     spectrum: Floats
     energy: Floats
-    square: float
+    target_sq: float
     n: int
     mass: float
     vectors: NDArray[Any]
@@ -208,12 +215,12 @@ class _Path:
         shrunk = self.projected / (self.spectrum + penalty)
         return (self.vectors @ shrunk).astype(np.float32)
 
-    def best(self) -> float:
-        """Return the penalty of the least generalised cross-validation error."""
-        errors, penalties = [], _STRENGTHS * self.mass
+    def best_penalty(self) -> float:
+        """Return the penalty with the smallest generalised cross-validation error."""
+        errors, penalties = [], _RELATIVE_PENALTIES * self.mass
         for penalty in penalties:
             inverse = 1.0 / (self.spectrum + penalty)
             explained = (2 * inverse - self.spectrum * inverse**2) @ self.energy
-            free = max(self.n - self.spectrum @ inverse, 1.0)
-            errors.append((self.square - explained) / free**2)
+            degrees_of_freedom = max(self.n - self.spectrum @ inverse, 1.0)
+            errors.append((self.target_sq - explained) / degrees_of_freedom**2)
         return float(penalties[int(np.argmin(errors))])

@@ -180,7 +180,7 @@ class EngineJudge:
     def steps(self, block: Block) -> Floats:
         """Return what the engine predicts."""
         assert block.codes is not None
-        return self.model.stages(block.codes)
+        return self.model.predict_stages(block.codes)
 
     def knowing(self, scores: Floats) -> EngineJudge:
         """Return the judge with its curve known at these scores alone."""
