@@ -242,7 +242,7 @@ def test_level_sets_of_merged_parts_are_merged_level_sets(rows: Rows, seed: int)
 )
 def test_statistics_of_another_plan_are_refused(other: tuple[str, str]) -> None:
     rows = random_rows(1, 20)
-    with pytest.raises(OptionError, match=r"same partition, level sets and rule to be merged.*tree 7"):
+    with pytest.raises(OptionError, match=r"same partition, level sets and scoring rule to be merged.*tree 7"):
         rows.stats().merge(rows.stats(plan=other))
 
 
@@ -257,7 +257,7 @@ def test_level_sets_of_different_partitions_merge() -> None:
 
 def test_level_sets_of_different_bins_do_not_merge() -> None:
     rows = random_rows(3, 50)
-    with pytest.raises(OptionError, match="same partition, level sets and rule"):
+    with pytest.raises(OptionError, match="same partition, level sets and scoring rule"):
         rows.stats(plan=("5 bins", "")).by_level_set().merge(rows.stats(plan=("6 bins", "")))
 
 

@@ -79,7 +79,7 @@ def test_features_still_give_regions() -> None:
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ([[0, 1], [2, 1], [0, 0]], "two values"),
+        ([[0, 1], [2, 1], [0, 0]], "two distinct values"),
         ([[0, 1], [np.nan, np.nan], [0, 1]], "row 1"),
         ([[0, np.nan], [1, np.nan], [0, np.nan]], "two or more"),
     ],

@@ -7,7 +7,12 @@ import pytest
 from scipy.special import logit
 
 import epiloss
-from epiloss.estimation.crossfit.bound import Best, Directions, cross_fitted_directions, crossfit_bound
+from epiloss.estimation.crossfit.bound import (
+    BestLength,
+    Directions,
+    cross_fitted_directions,
+    crossfit_bound,
+)
 from epiloss.estimation.crossfit.learners import Blend
 from epiloss.estimation.crossfit.tilts import tilts_of
 from epiloss.input.features import Features
@@ -105,7 +110,7 @@ def test_no_other_length_of_a_tilt_bounds_more(rule: ScoringRule) -> None:
         )
         one = np.ones(200)
         rows = Directions(tilts_of(rule), a, r, a, c, np.zeros(200, int), one, one)
-        best = Best.of(rows)
+        best = BestLength.of(rows)
         assert best is not None
         for length in best.length + np.linspace(-2, 2, 41):
             bound = length * (a * r).mean() - rows.cost(length)[0].mean()
@@ -115,8 +120,8 @@ def test_no_other_length_of_a_tilt_bounds_more(rule: ScoringRule) -> None:
 def test_rows_that_are_no_numbers_end_in_no_bound() -> None:
     one, nothing = np.ones(10), np.full(10, np.nan)
     rows = Directions(tilts_of(LogLoss()), nothing, one, nothing, one / 2, np.zeros(10, int), one, one)
-    assert Best.of(rows) is None
+    assert BestLength.of(rows) is None
     rows = Directions(tilts_of(LogLoss()), one, nothing, one, one / 2, np.zeros(10, int), one, one)
-    best = Best.of(rows)
+    best = BestLength.of(rows)
     assert best is not None
     assert best.length == 0

@@ -47,7 +47,7 @@ static inline int64_t width_of(const Column *columns, int64_t n) {
     return n * size;
 }
 
-/* Prefetch so many bytes. */
+/* Prefetch a number of bytes. */
 static inline void ask_for(const char *place, int64_t bytes) {
     for (int64_t byte = 0; byte < bytes; byte += LINE) PREFETCH(place + byte);
 }

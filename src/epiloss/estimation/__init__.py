@@ -1,1 +1,1 @@
-"""From checked rows to losses: the partition bound, the cross-fitted bound, their uncertainty."""
+"""Estimators of the losses: partition bound, cross-fitted bound, twin learners, standard errors."""

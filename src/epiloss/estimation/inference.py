@@ -1,4 +1,4 @@
-"""Intervals and tests from standard errors."""
+"""Confidence intervals and p-values from standard errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_NOISE = 0.25  # share of the variance that does not depend on the loss
 
 
 def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
-    """Return the estimate with its normal interval."""
+    """Return an estimate with a normal interval."""
     if not (np.isfinite(value) and np.isfinite(stderr)):
         return Estimate(value)
     reach = float(ndtri((1 + level) / 2)) * stderr
@@ -56,11 +56,11 @@ def loss_estimate(value: float, stderr: float, per_loss: float, level: float) ->
 
 
 def unified_interval(x: float, level: float) -> tuple[float, float]:
-    """Return the interval of Feldman and Cousins for a mean that cannot be negative.
+    """Return the Feldman-Cousins interval for a mean that cannot be negative.
 
-    ``x`` is normal around it with variance 1. Far from 0 the interval is the usual one; near 0 it
-    passes to an upper limit, so that it covers ``level`` everywhere and leaves out 0 where a
-    one-sided test of 0 rejects. (Phys. Rev. D 57, 3873, 1998.)
+    ``x`` is normal with this mean and variance 1. Far from 0, the interval is the usual one. Near 0, it
+    becomes an upper limit, so that its coverage is ``level`` everywhere, and it excludes 0 exactly if
+    a one-sided test rejects 0. See Phys. Rev. D 57, 3873 (1998).
 
     Examples
     --------
@@ -78,11 +78,11 @@ def unified_interval(x: float, level: float) -> tuple[float, float]:
 
 @cache
 def _accepted(level: float) -> tuple[Floats, Floats, Floats]:
-    """Return small means, and between which ``x`` each is accepted: ends of equal likelihood ratio."""
+    """Return small means and the interval of ``x`` that accepts each, with equal likelihood ratios."""
     z = float(ndtri((1 + level) / 2))
     mean = np.linspace(1e-3, z, 400)
     low, high = np.full_like(mean, ndtri(level)), mean + z
-    for _ in range(50):  # bisection of the upper end, for all means at once
+    for _ in range(50):  # bisection of the upper end for all means at once
         end = (low + high) / 2
         inside = ndtr(end - mean) - ndtr(_other_end(end, mean) - mean)
         low, high = np.where(inside < level, end, low), np.where(inside < level, high, end)
@@ -90,13 +90,13 @@ def _accepted(level: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _other_end(end: Floats, mean: Floats) -> Floats:
-    """Return the ``x`` below the mean whose likelihood ratio is that of ``end``, above it."""
+    """Return the ``x`` below the mean that has the same likelihood ratio as ``end`` above it."""
     mirrored = 2 * mean - end
     return np.where(mirrored >= 0, mirrored, (mean**2 - (end - mean) ** 2) / (2 * mean))
 
 
 def one_sided_pvalue(value: float, stderr: float) -> float | None:
-    """Return the probability of so large a value where the truth is 0."""
+    """Return the one-sided p-value for the hypothesis that the true value is 0."""
     if not np.isfinite(stderr):
         return None
     if stderr == 0:
@@ -105,7 +105,7 @@ def one_sided_pvalue(value: float, stderr: float) -> float | None:
 
 
 def difference_estimate(value: float, stderr: float, level: float) -> Estimate:
-    """Return a difference with its normal interval and the two-sided p-value of none.
+    """Return a difference with a normal interval and the two-sided p-value for no difference.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def difference_estimate(value: float, stderr: float, level: float) -> Estimate:
 
 
 def rate_interval(ones: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return the exact interval (Clopper-Pearson) of the rates behind ``ones`` in ``n`` labels.
+    """Return exact (Clopper-Pearson) intervals for the rates, given ``ones`` positives in ``n`` labels.
 
     Examples
     --------
@@ -130,17 +130,17 @@ def rate_interval(ones: Floats, n: Floats, level: float) -> tuple[Floats, Floats
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.0, 0.187], [0.308, 0.813])
     """
-    # regions are many and counts are few, so that each pair of counts is looked at once
-    pairs, place = np.unique(ones + 1j * n, return_inverse=True)
+    # There are many regions but few distinct pairs of counts, so that each pair is computed once.
+    pairs, index = np.unique(ones + 1j * n, return_inverse=True)
     ones, n = pairs.real, pairs.imag
     tail, zeros = (1 - level) / 2, n - ones
     low = betaincinv(np.maximum(ones, 1e-9), zeros + 1, tail)
     high = betaincinv(ones + 1, np.maximum(zeros, 1e-9), 1 - tail)
-    return np.where(ones > 0, low, 0.0)[place], np.where(zeros > 0, high, 1.0)[place]
+    return np.where(ones > 0, low, 0.0)[index], np.where(zeros > 0, high, 1.0)[index]
 
 
 def rate_pvalue(ones: Floats, n: Floats, rate: Floats) -> Floats:
-    """Return the exact two-sided p-value of ``ones`` in ``n`` labels where the rate is ``rate``."""
+    """Return exact two-sided p-values for a rate, given ``ones`` positives in ``n`` labels."""
     zeros, rate = n - ones, np.clip(rate, 1e-12, 1 - 1e-12)
     at_most = np.where(zeros > 0, betainc(np.maximum(zeros, 1e-9), ones + 1, 1 - rate), 1.0)
     at_least = np.where(ones > 0, betainc(np.maximum(ones, 1e-9), zeros + 1, rate), 1.0)
@@ -148,10 +148,10 @@ def rate_pvalue(ones: Floats, n: Floats, rate: Floats) -> Floats:
 
 
 def adjusted_pvalues(pvalues: Floats, method: str = "benjamini-hochberg") -> Floats:
-    """Return p-values adjusted for their number.
+    """Return p-values adjusted for multiple testing.
 
-    ``"benjamini-hochberg"`` bounds the expected share of false discoveries; ``"max"`` bounds the
-    chance of a single one, from the distribution of the most extreme of independent tests.
+    ``"benjamini-hochberg"`` controls the expected fraction of false discoveries. ``"max"`` controls the
+    probability of any false discovery, by the distribution of the smallest of independent p-values.
 
     Examples
     --------
@@ -164,9 +164,10 @@ def adjusted_pvalues(pvalues: Floats, method: str = "benjamini-hochberg") -> Flo
     if method == "benjamini-hochberg":
         stepped = np.minimum.accumulate((ordered * m / np.arange(1, m + 1))[::-1])[::-1]
     elif method == "max":
-        # the smallest of what is left, one test after the other (step-down)
-        left = np.arange(m, 0, -1)
-        stepped = np.maximum.accumulate(-np.expm1(left * np.log1p(-np.minimum(ordered, 1 - 1e-16))))
+        # Step-down: each p-value is compared with the smallest of the remaining ones.
+        remaining = np.arange(m, 0, -1)
+        log_survival = np.log1p(-np.minimum(ordered, 1 - 1e-16))
+        stepped = np.maximum.accumulate(-np.expm1(remaining * log_survival))
     else:
         raise OptionError(f"adjust must be 'benjamini-hochberg' or 'max', got {method!r}.")
     adjusted = np.empty(m)

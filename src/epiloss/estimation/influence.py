@@ -1,8 +1,9 @@
-"""Which rows an estimate owes its value to: the influence of each row on the losses.
+"""Influence of each row on the losses, from which standard errors are computed.
 
-All losses are differences of mean scores: the calibration loss is that of ``S`` less that of the
-calibrated ``C``, the grouping loss that of ``C`` less that of the region's rate. Each row's own
-difference is its influence; errors of the fitted ``C`` and rates enter only squared.
+All losses are differences of mean scores. The calibration loss is the score of ``S`` minus that of the
+calibrated score ``C``. The grouping loss is the score of ``C`` minus that of the region's rate. The
+difference of a row, minus the mean, is its influence. Errors of the fitted ``C`` and rates only have
+second-order effects.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from epiloss.estimation.region_rows import INSIDE
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.scoring import Brier, ScoringRule
 
-_FEW = 60  # rows, of which two regions of 30 cannot be made
+_FEW = 60  # number of rows below which a level set has no two regions of 30 rows
 
 
 @dataclass(frozen=True)
 class Influence:
-    """What each row adds to the error of an estimate: contributions that sum to nothing.
+    """The contribution of each row to the error of an estimate; contributions sum to 0.
 
-    ``beyond`` is the variance that rows do not show one by one, negative where they show too much
-    because the rates they are compared with are fitted. ``least`` is the variance of the squared
-    noise of level sets, which is all there is where a loss is zero.
+    ``beyond`` is added to the variance of the contributions. It is negative if contributions vary too
+    much because they are deviations from fitted rates. ``least`` is a lower limit of the variance: that
+    of the squared noise of level sets, which remains if a loss is zero.
     """
 
     contribution: Floats
@@ -48,7 +49,7 @@ class Influence:
         return Influence(contribution, self.beyond + other.beyond, self.least + other.least)
 
     def by_cluster(self, clusters: Codes | None) -> Influence:
-        """Return the influence of whole clusters, whose rows may depend on each other."""
+        """Return the influence of whole clusters, whose rows may be dependent."""
         if clusters is None:
             return self
         sums = np.bincount(clusters, self.contribution).astype(float)
@@ -56,11 +57,11 @@ class Influence:
 
     @property
     def variance(self) -> float:
-        """The variance that the rows show one by one."""
+        """The variance of the estimate from the contributions alone."""
         return dot(self.contribution, self.contribution)
 
     def stderr(self, clusters: Codes | None = None) -> float:
-        """Return the standard error; rows of one cluster may depend on each other.
+        """Return the standard error; rows of the same cluster may be dependent.
 
         Examples
         --------
@@ -77,10 +78,10 @@ class Influence:
 
 @dataclass(frozen=True)
 class RowTerms:
-    """The losses of single rows, and their weights; rows are given by their number.
+    """The losses of single rows, with their indices and weights.
 
-    ``curve_noise`` is half the difference of the calibration losses by either curve of the pair, and
-    ``bin_noise`` the part of it that all rows of a level set have in common.
+    ``curve_noise`` is half the difference of the calibration losses by the two curves, and
+    ``bin_noise`` the part of it that is common to all rows of a level set.
     """
 
     rows: Codes
@@ -92,7 +93,7 @@ class RowTerms:
     bin_noise: Floats
 
     def contribution(self, name: str, n_rows: int) -> Floats:
-        """Return the weighted deviation of each row from the mean, zero for rows not evaluated."""
+        """Return each row's weighted deviation from the mean; 0 for rows that were not evaluated."""
         values: Floats = getattr(self, name)
         total = self.weight.sum()
         mean = dot(self.weight, values) / total
@@ -103,7 +104,7 @@ class RowTerms:
 
 
 def joined_terms(parts: Sequence[RowTerms]) -> RowTerms:
-    """Return the terms of several sets of rows together."""
+    """Concatenate the terms of several sets of rows."""
     if len(parts) == 1:
         return parts[0]
     return RowTerms(*(np.concatenate(columns) for columns in zip(*map(_columns, parts), strict=True)))
@@ -125,18 +126,18 @@ def row_terms(
     weights: Floats | None,
     rule: ScoringRule,
 ) -> RowTerms:
-    """Return what each evaluated row adds; ``stats`` are those of these rows, ``cell`` their places."""
+    """Return the losses of evaluated rows; ``cell`` is the index of each row's cell in ``stats``."""
     means = _LevelSetMeans(level_set, weights)
     lines = _Lines.fit(means, scores, labels)
-    # a level set in one piece has no regions to compare, and rests on the curve alone
+    # A level set with a single region has nothing to compare; its terms come from the curve alone.
     whole = np.bincount(stats.level_set, minlength=means.n_level_sets) == 1
-    # and where it is small, the curve owes little to its rows and nearly all to its neighbours
+    # If it is small as well, its curve is determined by neighbouring level sets.
     borrowed = whole & (np.bincount(level_set) < _FEW)
     curve_mean = np.full(means.n_level_sets, np.nan)
     if whole.any():
         curve_mean[whole] = means.of((curves[0] + curves[1]) / 2)[whole]
-    guesses = _Guesses(level_set, cell, scores, curves, lines, stats.mean("label"), curve_mean)
-    loss, calibration, gain, noise = guesses.terms(labels, rule)
+    predictions = _Predictions(level_set, cell, scores, curves, lines, stats.mean("label"), curve_mean)
+    loss, calibration, gain, noise = predictions.terms(labels, rule)
     if borrowed.any():
         gain = np.where(borrowed[level_set], means.of(gain)[level_set], gain)
     weight = np.ones(len(rows)) if weights is None else weights
@@ -146,18 +147,19 @@ def row_terms(
 
 
 def cell_of(stats: RegionStats, level_set: Codes, region: Codes) -> Codes:
-    """Return the place of each row's cell among the cells, which are in order."""
+    """Return the index of each row's cell among the sorted cells of ``stats``."""
     n_regions = int(max(stats.region.max(), region.max())) + 1
     cells, wanted = stats.level_set * n_regions + stats.region, level_set * n_regions + region
     if cells[-1] > 8 * len(wanted) + 1000:
         return np.searchsorted(cells, wanted)
-    place = np.zeros(int(max(cells[-1], wanted.max(initial=0))) + 1, np.int64)  # a table is faster
-    place[cells] = np.arange(len(cells))
-    return np.asarray(place[wanted], np.int64)
+    # A lookup table is faster than a search.
+    table = np.zeros(int(max(cells[-1], wanted.max(initial=0))) + 1, np.int64)
+    table[cells] = np.arange(len(cells))
+    return np.asarray(table[wanted], np.int64)
 
 
 class _LevelSetMeans:
-    """Weighted means over the rows of each level set, zero where it has no weight."""
+    """Weighted means over the rows of each level set; 0 for level sets without weight."""
 
     def __init__(self, level_set: Codes, weights: Floats | None) -> None:
         self.level_set, self.weights = level_set, weights
@@ -170,7 +172,7 @@ class _LevelSetMeans:
         return len(self.total)
 
     def of(self, values: Floats) -> Floats:
-        """Return the means of one value a row."""
+        """Return the means of one value per row."""
         weighted = values if self.weights is None else self.weights * values
         return np.asarray(np.bincount(self.level_set, weighted) / self.total, float)
 
@@ -200,11 +202,11 @@ class _Lines:
 
 
 @dataclass(frozen=True)
-class _Guesses:
-    """What is known of each row's probability: by its score, the curves, a line and its region's rate.
+class _Predictions:
+    """Predictions of each row's probability: its score, two curves, a line and its region's rate.
 
-    ``curve_mean`` is that of level sets in one piece, where it stands for the rate and the curve for
-    the line; it is missing for others.
+    In a level set with a single region, ``curve_mean`` replaces the rate and the curve replaces the
+    line. ``curve_mean`` is NaN for other level sets.
     """
 
     level_set: Codes
@@ -216,7 +218,7 @@ class _Guesses:
     curve_mean: Floats
 
     def terms(self, labels: Floats, rule: ScoringRule) -> Floats:
-        """Return what each row adds to the score, both losses and the noise of the curve."""
+        """Return each row's score, calibration loss, grouping loss and noise of the curve: (4, rows)."""
         if type(rule) is Brier:
             lines = np.array([self.lines.x_mean, self.lines.y_mean, self.lines.slope])
             rows = (
@@ -230,7 +232,7 @@ class _Guesses:
             if terms is not None:
                 return terms
         terms, whole = np.empty((4, len(labels))), ~np.isnan(self.curve_mean)
-        within = 0.0 if rule.bounded else INSIDE
+        margin = 0.0 if rule.bounded else INSIDE
         for some in blocks(len(labels)):
             level, s, y = self.level_set[some], self.scores[some], labels[some]
             a, b = self.curves[0][some], self.curves[1][some]
@@ -238,8 +240,8 @@ class _Guesses:
             if whole.any():
                 line = np.where(whole[level], curve, line)
                 rate = np.where(whole[level], self.curve_mean[level], rate)
-            guesses = [np.clip(guess, within, 1 - within) for guess in (curve, line, rate, a, b)]
-            of_curve, of_line, of_rate, of_a, of_b = (rule.loss(guess, y) for guess in guesses)
+            inside = [np.clip(p, margin, 1 - margin) for p in (curve, line, rate, a, b)]
+            of_curve, of_line, of_rate, of_a, of_b = (rule.loss(p, y) for p in inside)
             of_score = rule.loss(s, y)
             terms[:, some] = of_score, of_score - of_curve, of_line - of_rate, (of_a - of_b) / 2
         return terms

@@ -1,7 +1,7 @@
-"""The one estimator: learn level sets, curves and regions; place rows in them; add them up.
+"""Learn level sets, curves and regions, assign rows to them, and sum the rows of each region.
 
-An audit in memory, passes over files, a plan that counts batches and a comparison of two samples all
-learn and place rows here; what is read off the sums is in ``partition_bound`` and ``losses``.
+Audits in memory, audits of files, tracking and drift all learn regions and assign rows here. The losses
+are computed from the sums in ``partition_bound`` and ``losses``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from epiloss.partition.base import LearningRows, Partition
 
 @dataclass(frozen=True)
 class Placed:
-    """Rows, each with its level set, its region, and both curves at its score."""
+    """Rows with their level sets, regions, and the values of both curves."""
 
     problem: BinaryProblem
     level_set: Codes
@@ -44,11 +44,11 @@ class Placed:
     curves: tuple[Floats, Floats] | None
 
     def stats(self, plan: tuple[str, str] = ("", "")) -> RegionStats:
-        """Return the sums of the rows of each region."""
+        """Return the sums over the rows of each region."""
         return self.stats_and_cells(plan)[0]
 
     def stats_and_cells(self, plan: tuple[str, str] = ("", "")) -> tuple[RegionStats, Codes]:
-        """Return the sums, and the place of each row's region among them."""
+        """Return the sums, and the index of each row's region among them."""
         return RegionStats.with_cells(
             self.level_set,
             self.region,
@@ -64,10 +64,10 @@ class Placed:
 
 @dataclass(frozen=True)
 class Learned:
-    """Level sets, a pair of curves, and regions, in which further rows of a problem are placed."""
+    """Learned level sets, curves and regions, to which further rows are assigned."""
 
     level_sets: LevelSets
-    curves: tuple[Curve, Curve] | None  # none where each data set gets curves of its own
+    curves: tuple[Curve, Curve] | None  # None if each data set has its own curves
     partition: Partition | None
 
     @property
@@ -76,7 +76,7 @@ class Learned:
         return self.level_sets.n_level_sets
 
     def place(self, problem: BinaryProblem) -> Placed:
-        """Return rows with their level sets, regions and curves."""
+        """Assign rows to level sets and regions, and evaluate the curves."""
         level_set = self.level_sets.assign(problem.scores)
         curves = None
         if self.curves is not None:
@@ -91,7 +91,7 @@ def place(
     curves: tuple[Floats, Floats] | None,
     partition: Partition | None,
 ) -> Placed:
-    """Return rows with their regions: those given, those of a partition, or one for each level set."""
+    """Assign rows to regions: given subgroups, regions of a partition, or whole level sets."""
     if problem.groups is not None:
         region = problem.groups
     elif partition is None or problem.features is None:
@@ -108,7 +108,7 @@ def learn_regions(
     options: Options,
     generator: np.random.Generator,
 ) -> Partition | None:
-    """Learn regions on the rows of a problem; none where there are no features, or regions are given."""
+    """Learn regions; return None if there are no features or if subgroups are given."""
     if problem.features is None or problem.groups is not None:
         return None
     rows = LearningRows(
@@ -126,15 +126,15 @@ def fitted_curves(
 
 
 def level_sets_of(problem: BinaryProblem, options: Options) -> LevelSets:
-    """Return the level sets that the options ask for, of a problem's scores."""
+    """Return the level sets of a problem's scores, according to the options."""
     return resolve_level_sets(options.n_bins, options.strategy, problem.scores, problem.weights)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A problem whose scores have level sets and curves; as given, or recalibrated on one fold.
+    """A problem with level sets and curves for its scores, as given or recalibrated on one fold.
 
-    ``curves`` are functions of the score or, of score vectors, each row's values.
+    ``curves`` are functions of the score; for score vectors, they are arrays of each row's values.
     """
 
     problem: BinaryProblem
@@ -148,14 +148,14 @@ class Scored:
         return learn_regions(some, level_set, self.level_sets.n_level_sets, options, generator)
 
     def place(self, rows: Codes, partition: Partition | None) -> Placed:
-        """Place some of the rows."""
+        """Assign some of the rows to regions."""
         some = self.problem.take(rows)
         a, b = (one(some.scores) if callable(one) else one[rows] for one in self.curves)
         return place(some, self.level_set[rows], (a, b), partition)
 
 
 def scored_as_given(problem: BinaryProblem, options: Options, generator: np.random.Generator) -> Scored:
-    """Return the scores as given, with level sets and curves from all rows."""
+    """Return the scores as given, with level sets and curves learned from all rows."""
     if problem.vectors is None:
         bins = level_sets_of(problem, options)
         curves = fitted_curves(problem, options, generator)
@@ -175,16 +175,16 @@ def scored_as_given(problem: BinaryProblem, options: Options, generator: np.rand
     return Scored(problem, level_set, cells, values)
 
 
-def strata_to_recalibrate(
+def recalibration_strata(
     problem: BinaryProblem, options: Options, together: RecalibratedTogether | None
 ) -> Codes:
-    """Return the level set of each row, by which rows are split into learning and other ones."""
+    """Return the level set of each row, by which the split into folds is stratified."""
     if together is not None:
         problem = replace(problem, scores=together.confidence)
     return level_sets_of(problem, options).assign(problem.scores)
 
 
-def scored_anew(
+def scored_recalibrated(
     problem: BinaryProblem,
     options: Options,
     fold: Fold,
@@ -193,7 +193,7 @@ def scored_anew(
 ) -> Scored:
     """Return the scores recalibrated on a fold's learning rows, with curves from the other rows.
 
-    Several classes may be recalibrated ``together``; otherwise each score is, by itself.
+    With ``together``, all classes are recalibrated jointly; otherwise each score is by itself.
     """
     if together is None:
         scores = _recalibrated(problem, options, fold)
@@ -202,15 +202,15 @@ def scored_anew(
         scores = together.learned_on(fold.learn, of)
     recalibrated = replace(problem, scores=scores)
     bins = level_sets_of(recalibrated, options)
-    # fitted on rows that the recalibration has not seen: on the others it looks perfect
+    # The curves need rows that the recalibration was not fitted on, for which it would look perfect.
     curves = fitted_curves(recalibrated.take(fold.evaluate), options, generator)
     return Scored(recalibrated, bins.assign(scores), bins, curves)
 
 
 def _recalibrated(problem: BinaryProblem, options: Options, fold: Fold) -> Floats:
-    """Return one score of all rows, recalibrated on a fold's learning rows."""
+    """Return the scores of all rows, recalibrated on a fold's learning rows."""
     model = resolve_recalibrator(options.recalibrate)
-    assert model is not None  # the caller asks for a recalibration
+    assert model is not None  # callers check that recalibrate is set
     labels = problem.labels[fold.learn]
     if labels.min() == labels.max():
         raise DataError(

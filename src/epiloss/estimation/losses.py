@@ -1,6 +1,6 @@
 """Calibration, grouping and induced loss from RegionStats: in total, per level set, per region.
 
-Each storey is the weighted sum of the one below: ``total = sum(share * per level set)``.
+The total is the weighted mean over level sets: ``total = sum(share * per level set)``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from epiloss.estimation.region_stats import RegionStats
 
 
-_MANY_LABELS = 30  # of the rarer kind in a region, whose debiased entropy is right
+_MANY_LABELS = 30  # of the rarer outcome, with which the debiased entropy of a region is accurate
 
 
 @dataclass(frozen=True)
 class RegionLosses:
-    """What each region adds to the explained grouping loss of its level set.
+    """The contribution of each region to the explained grouping loss of its level set.
 
-    ``plugin`` is ``h(m) - h(c) - h'(c)(m - c)``, the divergence of the region's rate from its level
-    set's: weighted by the region's share of the level set it adds up to the plugin estimate.
+    ``plugin`` is ``h(m) - h(c) - h'(c)(m - c)``, the divergence of the region's rate from that of its
+    level set. Its mean, weighted by the regions, is the plugin estimate of the level set.
     """
 
     level_set: Codes
@@ -38,10 +38,10 @@ class RegionLosses:
     score_mean: Floats
     label_mean: Floats
     level_label_mean: Floats
-    expected_mean: Floats  # the level set's rate, shifted along the curve to the region's scores
+    expected_mean: Floats  # the rate of the level set, adjusted for the scores of the region
     effective_n: Floats
     plugin: Floats
-    bias: Floats  # that the noise of its rate adds to ``plugin``
+    bias: Floats  # bias of ``plugin`` due to the noise of the rate
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,20 @@ class LevelSetLosses:
     Attributes
     ----------
     level_set, n, effective_n, weight, n_regions : array
-        The level sets, their rows, weights and regions.
+        The level sets, with their numbers of rows, weights and numbers of regions.
     score_mean, label_mean, score_variance, entropy, label_noise : array
-        Means of scores and labels, and how they vary.
+        Means and variances of scores and labels.
     score : array
         The mean score.
     calibration_loss, calibration_loss_binned, calibration_loss_plugin : array
-        By the calibration curve, by the level sets, and by the level sets with the noise of the labels.
+        Estimated by the calibration curve, by the level sets, and by the level sets without correction
+        for label noise.
     plugin, bias, induced : array
         The terms of the grouping loss.
 
     See Also
     --------
-    epiloss.RegionStats.compute, epiloss.RegionPlan.losses : return it.
+    epiloss.RegionStats.compute, epiloss.RegionPlan.losses : compute these losses.
 
     References
     ----------
@@ -113,18 +114,18 @@ class LevelSetLosses:
     bias: Floats
     induced: Floats
     entropy: Floats
-    label_noise: Floats  # the entropy that a label has by chance, where few show none of it
+    label_noise: Floats  # entropy of a label, at least that of the curve, as few labels may show none
     score_variance: Floats
 
     @cached_property
     def share(self) -> Floats:
-        """The part of the total weight that each level set has."""
+        """The fraction of the total weight in each level set."""
         share: Floats = self.weight / self.weight.sum()
         return share
 
     @property
     def explained(self) -> Floats:
-        """The grouping loss that the regions show, free of the plugin's bias."""
+        """The grouping loss that the regions explain, corrected for the bias of the plugin estimate."""
         return self.plugin - self.bias
 
     @property
@@ -133,7 +134,7 @@ class LevelSetLosses:
         return self.explained - self.induced
 
     def total(self, name: str) -> float:
-        """Return one loss over all level sets.
+        """Return the total of one loss over all level sets.
 
         Parameters
         ----------
@@ -143,19 +144,19 @@ class LevelSetLosses:
         Returns
         -------
         float
-            Its mean, weighted by the share of each level set.
+            The mean over level sets, weighted by their shares.
         """
         return float(self.share @ getattr(self, name))
 
 
 def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
-    """Return what each region shows of the grouping loss."""
+    """Return the contribution of each region to the grouping loss."""
     levels = stats.by_level_set()
     position = np.searchsorted(levels.level_set, stats.level_set)
     level_mean = _probability(levels.mean("label"))[position]
     label_mean = _probability(stats.mean("label"))
-    tilt = _curve_mean(stats) - _curve_mean(levels)[position]
-    margin = 0.5 / levels.effective_n[position]  # no rate is known to be 0 or 1
+    adjustment = _curve_mean(stats) - _curve_mean(levels)[position]
+    margin = 0.5 / levels.effective_n[position]  # a finite sample cannot show that a rate is 0 or 1
     return RegionLosses(
         level_set=stats.level_set,
         region=stats.region,
@@ -164,7 +165,7 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
         score_mean=stats.mean("score"),
         label_mean=label_mean,
         level_label_mean=level_mean,
-        expected_mean=np.clip(level_mean + tilt, margin, 1 - margin),
+        expected_mean=np.clip(level_mean + adjustment, margin, 1 - margin),
         effective_n=stats.effective_n,
         plugin=rule.divergence(level_mean, label_mean),
         bias=np.where(_several(stats), _debiased_entropy(stats, rule) - rule.entropy(label_mean), 0.0),
@@ -172,15 +173,15 @@ def region_losses(stats: RegionStats, rule: ScoringRule) -> RegionLosses:
 
 
 def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
-    """Return the losses of each level set; one with a single row contributes nothing.
+    """Return the losses of each level set; a level set with a single row has a loss of 0.
 
-    In ``exact`` level sets all rows have one score, and nothing is averaged away.
+    In ``exact`` level sets all rows have the same score, so that there is no loss within bins.
     """
     levels = stats.by_level_set()
     weight, n = levels["weight"], levels.effective_n
     score_mean, label_mean = _probability(levels.mean("score")), _probability(levels.mean("label"))
     if not rule.bounded:
-        # a mean below the sums' step is not zero; where it is, it cancels in the calibration loss
+        # The sums cannot represent smaller means, which are therefore not taken for 0.
         score_mean = np.clip(score_mean, 2.0**-41, 1 - 2.0**-41)
     position = np.searchsorted(levels.level_set, stats.level_set)
     entropy = rule.entropy(label_mean)
@@ -195,7 +196,7 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
     binned = rule.binned_divergence(score_mean, label_mean, size, variance, covariance)
     within = 0.0 if exact else _within_bins(levels, rule, score_mean, label_mean)
     infinite = levels["n_infinite"] > 0
-    most = 0.0 if several.all() else _most_entropy(rule)
+    largest = 0.0 if several.all() else _largest_entropy(rule)
     debiased = _debiased_entropy(levels, rule)
     by_curve = rule.entropy(_probability(_curve_mean(levels)))
     return LevelSetLosses(
@@ -213,15 +214,15 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
         plugin=np.where(several, plugin, 0.0),
         bias=np.where(several, plugin - explained, 0.0),
         induced=_induced(levels, rule),
-        # a single label tells nothing of its level set: then the most that it can be
-        entropy=np.where(several, debiased, most),
+        # A single label contains no information about the entropy, which is then set to its maximum.
+        entropy=np.where(several, debiased, largest),
         label_noise=np.where(several, np.maximum(debiased, by_curve), by_curve),
         score_variance=variance,
     )
 
 
 def conservative_explained_loss(stats: RegionStats) -> float:
-    """Return the explained log-loss with a bias that is never positive (digamma entropies)."""
+    """Return the explained log-loss by digamma entropies, whose bias is never positive."""
     levels = stats.by_level_set()
     position = np.searchsorted(levels.level_set, stats.level_set)
     below = _over_regions(stats, position, _conservative_entropy(stats, upper=True))
@@ -230,10 +231,10 @@ def conservative_explained_loss(stats: RegionStats) -> float:
 
 
 def entropy_bias(stats: RegionStats, rule: ScoringRule) -> float:
-    """Return what regions seem to explain where each has the rate of its level set.
+    """Return the loss that regions seem to explain if each has the rate of its level set.
 
-    That is by how much their entropies are too small: few labels of the rarer kind show less of it than
-    there is, also when debiased. Regions that are expected to have many of both have no such bias.
+    This is the bias of their debiased entropies, which are too small if a region has few labels of the
+    rarer outcome. Regions that are expected to have many of both outcomes have no such bias.
     """
     levels = stats.by_level_set()
     rate = _probability(levels.mean("label"))[np.searchsorted(levels.level_set, stats.level_set)]
@@ -244,10 +245,10 @@ def entropy_bias(stats: RegionStats, rule: ScoringRule) -> float:
     ones, size, p = np.arange(4.0 * _MANY_LABELS), n[few, None], rarer[few, None]
     ones = np.minimum(ones, size)
     logarithm = gammaln(size + 1) - gammaln(ones + 1) - gammaln(size - ones + 1)
-    chance = np.exp(logarithm + ones * np.log(p) + (size - ones) * np.log1p(-p))
-    chance[:, 1:][ones[:, 1:] == ones[:, :-1]] = 0.0  # beyond the number of labels
-    lost = rule.entropy(rarer[few]) - (chance * rule.debiased_entropy(ones, size)).sum(axis=1)
-    return float(stats["weight"][few] @ lost / stats["weight"].sum())
+    probability = np.exp(logarithm + ones * np.log(p) + (size - ones) * np.log1p(-p))
+    probability[:, 1:][ones[:, 1:] == ones[:, :-1]] = 0.0  # more than the number of labels
+    bias = rule.entropy(rarer[few]) - (probability * rule.debiased_entropy(ones, size)).sum(axis=1)
+    return float(stats["weight"][few] @ bias / stats["weight"].sum())
 
 
 def _curve_mean(cells: RegionStats) -> Floats:
@@ -256,16 +257,16 @@ def _curve_mean(cells: RegionStats) -> Floats:
 
 
 def _several(cells: RegionStats) -> NDArray[np.bool_]:
-    """Tell which cells have more than one independent label."""
+    """Return which cells have more than one independent label."""
     return np.asarray(cells.effective_n > 1 + 1e-6)
 
 
 def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:
-    n = np.where(_several(cells), cells.effective_n, 2.0)  # a single row is dealt with by the caller
+    n = np.where(_several(cells), cells.effective_n, 2.0)  # callers handle single rows
     return rule.debiased_entropy(_probability(cells.mean("label")) * n, n)
 
 
-def _most_entropy(rule: ScoringRule) -> float:
+def _largest_entropy(rule: ScoringRule) -> float:
     return float(rule.entropy(np.linspace(0, 1, 1001)).max())
 
 
@@ -282,7 +283,7 @@ def _over_regions(stats: RegionStats, position: Codes, values: Floats) -> Floats
 
 
 def _induced(levels: RegionStats, rule: ScoringRule) -> Floats:
-    """Return the h-variance of the calibration curve inside each bin, the curve's noise removed."""
+    """Return the h-variance of the calibration curve within each bin, without the curve's noise."""
     a, b = _probability(levels.mean("curve_a")), _probability(levels.mean("curve_b"))
     return rule.pair_entropy(a, b) - levels.mean("curve_entropy")
 
@@ -290,10 +291,10 @@ def _induced(levels: RegionStats, rule: ScoringRule) -> Floats:
 def _within_bins(
     levels: RegionStats, rule: ScoringRule, score_mean: Floats, label_mean: Floats
 ) -> Floats:
-    """Return the calibration loss that binning averages away: ``E d(S, C) - d(S_B, C_B)``.
+    """Return the calibration loss within bins, ``E d(S, C) - d(S_B, C_B)``.
 
-    Equal to ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. Where the score is bounded C_B is the
-    mean of the curve; where it is not, that of the labels, which the expected score follows then.
+    It equals ``E[s(S, C) - s(S_B, C_B)]`` plus the induced loss. For a bounded rule, C_B is the mean of
+    the curve; otherwise it is the mean of the labels, on which the expected score is based as well.
     """
     if not rule.bounded:
         within = _debiased_entropy(levels, rule) - levels.mean("curve_entropy")
@@ -303,4 +304,4 @@ def _within_bins(
 
 
 def _probability(mean: Floats) -> Floats:
-    return np.minimum(np.maximum(mean, 0.0), 1.0)  # fixed-point steps may leave [0, 1] by 2**-40
+    return np.minimum(np.maximum(mean, 0.0), 1.0)  # rounding in fixed point may leave [0, 1] by 2**-40

@@ -1,7 +1,7 @@
 """All options of an audit in one frozen object, checked and resolved once.
 
-``audit``, ``audit_table``, ``compare``, ``drift``, ``RegionPlan`` and the command line share it: an
-option that is added here is known to all of them.
+``audit``, ``audit_table``, ``compare``, ``drift``, ``RegionPlan`` and the command line share these
+options: an option that is added here is available in all of them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from epiloss.partition import Partitioner, Tree, resolve_partition
 from epiloss.scoring import ScoringRule, resolve_rule
 
 METHODS = ("twin", "crossfit", "partition", "paper")
-_LEARNING = ("twin", "crossfit")  # that use a learner, and no bins
+_LEARNING = ("twin", "crossfit")  # methods that use a learner instead of bins
 ADJUSTMENTS = ("benjamini-hochberg", "max")
 PAPER_REGION_RATIO = 30
-# what options were once called, or are called elsewhere
+# Former names of options, and names in other packages.
 _OTHER_NAMES = {
     "bins": "n_bins",
     "binning": "strategy",
@@ -47,7 +47,7 @@ _OTHER_NAMES = {
 
 @dataclass(frozen=True)
 class Options:
-    """How to read and to evaluate: every option as the object that it stands for."""
+    """The options of an audit, with names resolved to objects."""
 
     reading: Reading
     rule: ScoringRule
@@ -94,30 +94,20 @@ class Options:
         n_jobs: int | None = None,
         verbose: bool | None = None,
     ) -> Options:
-        """Check the options of :func:`epiloss.audit`, and resolve short-hands into objects."""
-        _check_choice("method", method, METHODS)
+        """Check the options of :func:`epiloss.audit`, and resolve names to objects."""
+        _check_method(method, learner)
         _check_choice("adjust", adjust, ADJUSTMENTS)
         if task is not None:
             _check_choice("task", task, TASKS)
         check_strategy(strategy)
         checked_bins(n_bins)
-        _check_share("split", split, "Use 0.5 to learn on half of the rows.")
-        _check_share("confidence_level", confidence_level, "Use 0.95 for 95% intervals.")
-        _check_share("tolerance", tolerance, "Use 0.01 for 1% of the base rate's score.")
-        if not _is_whole(repeats) or repeats < 1:
-            raise OptionError(f"repeats must be a whole number of at least 1, got {repeats!r}.")
-        if n_jobs is not None and (not _is_whole(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
-            raise OptionError(
-                f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. -1 uses all "
-                "cores."
-            )
-        if learner is not None and method not in _LEARNING:
-            raise OptionError(
-                f"learner needs method='twin' or method='crossfit', got method={method!r}."
-            )
+        _check_fraction("split", split, "Use 0.5 to learn on half of the rows.")
+        _check_fraction("confidence_level", confidence_level, "Use 0.95 for 95% intervals.")
+        _check_fraction("tolerance", tolerance, "Use 0.01 for 1% of the base rate's score.")
+        _check_counts(repeats, n_jobs)
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
-        check_recalibrate(recalibrate)  # a wrong option is told before any work
+        check_recalibrate(recalibrate)  # report an invalid option before any work is done
         options = cls(
             reading=Reading(task, pos_label, classes, drop_missing, logits),
             rule=resolve_rule(rule),
@@ -144,37 +134,37 @@ class Options:
 
     @property
     def swap(self) -> bool:
-        """Whether the rows that learn and those that evaluate change places; not so in the paper."""
+        """Whether learning and evaluation rows are also swapped; the paper does not do so."""
         return self.method != "paper"
 
     @property
     def without_bins(self) -> bool:
-        """Whether an estimate without bins is asked for, by cross-fitting or by twin learners."""
+        """Whether the method needs no bins (twin learners or cross-fitting)."""
         return self.method in _LEARNING
 
     @property
     def recalibrates_together(self) -> bool:
-        """Whether scores of several classes are recalibrated at once, not each by itself."""
+        """Whether the scores of several classes are recalibrated jointly."""
         return isinstance(self.recalibrate, str) and self.recalibrate in CLASS_RECALIBRATORS
 
     def check_task(self, task: str) -> None:
-        """Refuse options that have no meaning for a task."""
+        """Raise an OptionError if options do not apply to a task."""
         if task == "binary" and self.recalibrates_together and self.recalibrate not in RECALIBRATORS:
             raise OptionError(
                 f"recalibrate={self.recalibrate!r} needs the scores of several classes, got task "
-                "'binary'. Use 'beta', which is its form for one score."
+                "'binary'. Use 'beta', its equivalent for a single score."
             )
         if task != "joint":
             return
         if self.recalibrate is not None or np.ndim(self.n_bins) > 0:
             raise OptionError(
                 "task 'joint' conditions on the whole score vector: n_bins must be a number, and "
-                "recalibrate is not available. Use task='classwise' for these."
+                "recalibrate is not available. Use task='classwise' instead."
             )
         checked_count(self.n_bins)
 
     def check_rows(self, n_rows: int) -> None:
-        """Refuse more bins than rows; the default is for any number of them."""
+        """Raise an OptionError if there are more bins than rows; the default is always allowed."""
         n_bins = self.n_bins if isinstance(self.n_bins, int) else len(self.n_bins) - 1
         if n_bins > max(n_rows, DEFAULTS["n_bins"]):
             raise OptionError(
@@ -183,7 +173,7 @@ class Options:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the options as plain values, to be shown and saved."""
+        """Return the options as plain values, for display and saving."""
         return {
             "method": self.method,
             "n_bins": np.asarray(self.n_bins).tolist(),
@@ -210,15 +200,21 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def read_options(given: Mapping[str, Any], function: str, others: Sequence[str] = ()) -> Options:
-    """Return the options of a function that takes those of an audit beside ``others`` of its own."""
+    """Read the options passed to a function that also has options of its own, ``others``."""
     for name in given:
         if name in DEFAULTS:
             continue
-        known, other = [*DEFAULTS, *others], _OTHER_NAMES.get(name)
-        close = [other] if other in known else difflib.get_close_matches(name, known, 1)
+        known, meant = [*DEFAULTS, *others], _OTHER_NAMES.get(name)
+        close = [meant] if meant in known else difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {close[0]!r}?" if close else f"Its options are {', '.join(known)}."
         raise OptionError(f"{function} has no option {name!r}. {hint}")
     return Options.read(**given)
+
+
+def _check_method(method: Any, learner: Any) -> None:
+    _check_choice("method", method, METHODS)
+    if learner is not None and method not in _LEARNING:
+        raise OptionError(f"learner needs method='twin' or method='crossfit', got method={method!r}.")
 
 
 def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -227,14 +223,24 @@ def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         raise OptionError(f"{name} must be {shown}, got {value!r}.")
 
 
-def _check_share(name: str, value: Any, remedy: str) -> None:
-    if not _is_real(value) or not 0 < value < 1:
+def _check_fraction(name: str, value: Any, remedy: str) -> None:
+    if not _is_number(value) or not 0 < value < 1:
         raise OptionError(f"{name} must lie in (0, 1), got {value!r}. {remedy}")
 
 
-def _is_whole(value: Any) -> bool:
-    return _is_real(value) and float(value).is_integer()
+def _check_counts(repeats: Any, n_jobs: Any) -> None:
+    if not _is_integer(repeats) or repeats < 1:
+        raise OptionError(f"repeats must be an integer of at least 1, got {repeats!r}.")
+    if n_jobs is not None and (not _is_integer(n_jobs) or (n_jobs != -1 and n_jobs < 1)):
+        raise OptionError(
+            f"n_jobs, the number of threads, must be -1 or at least 1, got {n_jobs!r}. Use -1 for all "
+            "cores."
+        )
 
 
-def _is_real(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
+    return _is_number(value) and float(value).is_integer()
+
+
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Learn regions on some rows, add up the others in them, and read off the losses."""
+"""The partition bound: learn regions on some rows, and estimate the losses on the other rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from epiloss.estimation.learned import (
     Placed,
     Scored,
     level_sets_of,
-    scored_anew,
+    recalibration_strata,
     scored_as_given,
-    strata_to_recalibrate,
+    scored_recalibrated,
 )
 from epiloss.estimation.losses import (
     LevelSetLosses,
@@ -37,12 +37,12 @@ from epiloss.partition import pool_small_regions
 from epiloss.partition.base import Partition
 from epiloss.scoring import LogLoss, ScoringRule
 
-STEPS = 50  # of the histogram of scores
+STEPS = 50  # number of bins of the score histogram
 
 
 @dataclass(frozen=True)
 class JoinedRegions:
-    """Which region each region of a level set was joined to, itself where it was large enough."""
+    """The region into which each region was merged; itself if it was large enough."""
 
     level_set: Codes
     region: Codes
@@ -51,7 +51,7 @@ class JoinedRegions:
 
 @dataclass(frozen=True)
 class FoldRegions:
-    """The regions of one fold, in the order of their sums, and which of them each row was in."""
+    """The regions of one fold, in the order of their sums, and the region of each row."""
 
     level_set: Codes
     region: Codes
@@ -77,14 +77,14 @@ class Evaluation:
     n_evaluated: int
     influence: Mapping[str, Influence]
     folds: Sequence[FoldRegions]
-    histogram: Floats  # the weight of rows in equal steps of the score
-    n_rows: int  # of which the problem may hold a sample
+    histogram: Floats  # weight of the rows by score, in bins of equal width
+    n_rows: int  # number of all rows, of which the problem may have a sample
     base_rate: float
 
 
 @dataclass(frozen=True)
 class FoldResult:
-    """The sums of the rows that a fold evaluates, and what each of them adds."""
+    """The sums over the rows that a fold evaluates, and the losses of single rows."""
 
     stats: RegionStats
     joined: JoinedRegions
@@ -94,7 +94,7 @@ class FoldResult:
 
 
 def evaluate(problem: BinaryProblem, options: Options) -> Evaluation:
-    """Evaluate the scores as they are."""
+    """Estimate the losses of the scores as given."""
     scored = scored_as_given(problem, options, stream(options.seed, "curves"))
     repeats = folds_of(problem, options, scored.level_set, stream(options.seed, "splits"))
     trees = stream(options.seed, "trees")
@@ -109,20 +109,21 @@ def evaluate(problem: BinaryProblem, options: Options) -> Evaluation:
 def evaluate_recalibrated(
     problem: BinaryProblem, options: Options, together: RecalibratedTogether | None = None
 ) -> Evaluation:
-    """Recalibrate on the rows that learn the regions, and evaluate the others' new scores."""
+    """Recalibrate on each fold's learning rows, and estimate the losses of the other rows."""
     curves, trees = stream(options.seed, "curves"), stream(options.seed, "trees")
     bins = level_sets_of(problem, options)
     splits = stream(options.seed, "splits")
-    strata = strata_to_recalibrate(problem, options, together)
+    strata = recalibration_strata(problem, options, together)
     repeats = split_folds(problem, options, strata, splits)
     scored = [
-        [scored_anew(problem, options, fold, curves, together) for fold in folds] for folds in repeats
+        [scored_recalibrated(problem, options, fold, curves, together) for fold in folds]
+        for folds in repeats
     ]
     results = [
         [_evaluate_fold(options, *pair, trees) for pair in zip(*both, strict=True)]
         for both in zip(repeats, scored, strict=True)
     ]
-    # each fold has scores of its own, so that none is measured together with another
+    # Each fold has its own scores, so that the folds are measured separately.
     levels = _average([_measure([fold], problem.rule) for fold in chain.from_iterable(results)])
     edges = bins.edges if options.strategy == "uniform" else None
     found = evaluation_of(problem, levels, results, edges)
@@ -133,10 +134,10 @@ def evaluate_recalibrated(
 
 
 def _shared_noise(problem: BinaryProblem, scored: Sequence[Scored]) -> float:
-    """Return the variance of what two halves share that are recalibrated by each other.
+    """Return the variance of the error that is common to two halves recalibrated on each other.
 
-    To first order the error of one's map meets the noise of the other's labels, the same product twice:
-    it does not average out, as rows would have it. The maps differ by both of their errors.
+    To first order, the error is the product of one half's recalibration error and the other's label
+    noise, which occurs twice and so does not average out over rows. The two maps differ by both errors.
     """
     if len(scored) < 2:
         return 0.0
@@ -155,9 +156,9 @@ def evaluation_of(
     results: Sequence[Sequence[FoldResult]],
     edges: Floats | None,
 ) -> Evaluation:
-    """Gather what the folds of each repeat have found."""
+    """Combine the results of the folds of each repeat."""
     folds = list(chain.from_iterable(results))
-    n_repeats = len(results)  # which count the same rows again
+    n_repeats = len(results)  # each repeat counts the same rows
     levels = replace(levels, n=levels.n / n_repeats, effective_n=levels.effective_n / n_repeats)
     repeats = [joined_terms([fold.terms for fold in repeat]) for repeat in results]
     evaluated = np.zeros(len(problem.scores), bool)
@@ -190,26 +191,26 @@ def influence_of_rows(
     *,
     bounded: bool,
 ) -> Mapping[str, Influence]:
-    """Return each row's influence on the mean over all repeats, of ``n_folds`` folds together."""
+    """Return each row's influence on the mean over repeats; ``n_folds`` counts all folds."""
 
     def of(name: str) -> Floats:
         parts = [terms.contribution(name, n_rows) for terms in repeats]
         return parts[0] if len(parts) == 1 else np.asarray(np.mean(parts, axis=0), float)
 
-    # the squared noise of a level set's mean has variance 2 (sigma^2 / n)^2
+    # The squared noise of a level set's mean has variance 2 (sigma^2 / n)^2.
     mean_noise = 2 * (levels.share * levels.label_noise / levels.effective_n) ** 2
     noise = float(mean_noise.sum())
     curve_noise, bin_noise = (
         Influence(of(name)).by_cluster(clusters).variance for name in ("curve_noise", "bin_noise")
     )
-    # rows show the noise of the curve, of which the part that level sets have in common is not used;
-    # a score that is not bounded is compared with the curve row by row, and that noise is the curve's
+    # The rows' variance contains the noise of the curve; its part that is common to a level set is not
+    # used. With an unbounded rule, rows are compared with the curve one by one and have all its noise.
     inside = max(curve_noise - bin_noise, 0.0) if bounded else 0.0
     shown = (noise - bin_noise, noise + inside) if bounded else (0.0, curve_noise)
-    # that of its regions varies by 2 bias^2 for each that is free; rows show twice as much, for they
-    # are compared with rates that they have a part in, and with a line in each level set of each
-    # fold. Where there is something to learn the halves learn it from each other, and the excess
-    # makes up for what they then share; a level set in one piece has neither regions nor a line
+    # The squared noise of regions has variance 2 bias^2 per degree of freedom. The rows' variance
+    # contains twice as much, because rows are compared with rates and lines that are fitted to them.
+    # If there is something to learn, the halves learn it from each other, and the excess compensates
+    # for what they then share. A level set with a single region has neither regions nor a line.
     free = np.maximum(levels.n_regions - n_folds, 1)
     region_noise = 2 * (levels.share * levels.bias) ** 2 / free
     line_noise = 2 * mean_noise * n_folds / len(repeats)
@@ -221,7 +222,7 @@ def influence_of_rows(
     return {
         "score": Influence(of("score")),
         "calibration_loss": Influence(of("calibration_loss"), *shown),
-        # the induced loss has the curve's noise inside level sets too, and rows do not show it
+        # The induced loss also contains the curve's noise within level sets, which rows do not show.
         "grouping_loss": Influence(of("grouping_loss"), inside - excess, inside + least),
     }
 
@@ -229,7 +230,7 @@ def influence_of_rows(
 def _with_entropy_bias(
     influence: Mapping[str, Influence], folds: Sequence[FoldResult], rule: ScoringRule
 ) -> Mapping[str, Influence]:
-    """Return the influence with the bias that the log-loss has in regions of few labels, as an error."""
+    """Add the bias of the log-loss in regions with few labels to the variance of the grouping loss."""
     if not isinstance(rule, LogLoss):
         return influence
     bias = max(float(np.mean([entropy_bias(one.stats, rule) for one in folds])), 0.0)
@@ -249,7 +250,7 @@ def _evaluate_fold(
 def fold_result(
     rows: Codes, placed: Placed, stats: RegionStats, cells: Codes, partition: Partition | None
 ) -> FoldResult:
-    """Join small regions, and tell what each row adds; ``stats`` are those of these rows, or of more."""
+    """Merge small regions, and compute the losses of rows; ``stats`` may contain more rows."""
     join = pool_small_regions if partition is None else partition.join_small
     sizes = stats.n if placed.problem.clusters is None else np.floor(stats.effective_n + 1e-6)
     into = join(stats.level_set, stats.region, sizes)
@@ -264,28 +265,28 @@ def joined_fold(
     partition: Partition | None,
     into: Codes,
 ) -> FoldResult:
-    """Return what rows add, cell ``i`` of ``stats`` now being in region ``into[i]`` of its level set."""
+    """Compute the losses of rows after merging cell ``i`` of ``stats`` into region ``into[i]``."""
     problem, scores = placed.problem, placed.problem.scores
     joined = JoinedRegions(stats.level_set, stats.region, into)
     stats = stats.relabel(into)
-    places = cell_of(stats, joined.level_set, into).astype(np.int32)[cells]
+    merged_cells = cell_of(stats, joined.level_set, into).astype(np.int32)[cells]
     terms = row_terms(
         rows,
         stats,
         placed.level_set,
-        places,
+        merged_cells,
         scores=scores,
         labels=problem.labels,
         curves=(scores, scores) if placed.curves is None else placed.curves,
         weights=problem.weights,
         rule=problem.rule,
     )
-    regions = FoldRegions(stats.level_set, stats.region, rows, places, partition)
+    regions = FoldRegions(stats.level_set, stats.region, rows, merged_cells, partition)
     return FoldResult(stats, joined, terms, regions, score_histogram(scores, problem.weights))
 
 
 def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
-    """Return the weight of the scores in each of ``STEPS`` equal steps."""
+    """Return the weight of the scores in each of ``STEPS`` bins of equal width."""
     step = np.empty(len(scores), np.uint8)
     np.multiply(scores, STEPS, out=step, casting="unsafe")
     np.minimum(step, STEPS - 1, out=step)
@@ -293,10 +294,10 @@ def score_histogram(scores: Floats, weights: Floats | None) -> Floats:
 
 
 def _measure(folds: Sequence[FoldResult], rule: ScoringRule, *, exact: bool = False) -> LevelSetLosses:
-    """Return the losses of rows evaluated in several folds, each row in one of them.
+    """Return the losses over several folds, each of which evaluates different rows.
 
-    Regions are compared with the level set of their own fold, whose noise they share; what does
-    not depend on regions is read off all rows together.
+    Regions are compared with the level set of their own fold, whose noise they share. Quantities that
+    do not depend on regions are computed from all rows together.
     """
     stats = [fold.stats for fold in folds]
     if len(stats) == 1:
@@ -310,7 +311,7 @@ def _measure(folds: Sequence[FoldResult], rule: ScoringRule, *, exact: bool = Fa
 
 
 def _average(parts: Sequence[LevelSetLosses]) -> LevelSetLosses:
-    """Return the losses averaged over folds, level set by level set, by the weight of each."""
+    """Return the losses of each level set, averaged over folds with their weights."""
     if len(parts) == 1:
         return parts[0]
     level_set, position = np.unique(

@@ -1,4 +1,4 @@
-"""What rows add to the sums of their regions, in fixed point."""
+"""Add rows to the sums of their regions, in fixed point."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from epiloss.errors import DataError
 from epiloss.scoring import Brier, ScoringRule
 
 FIELDS = (
-    "n",  # rows
+    "n",  # number of rows
     "weight",
     "weight_sq",
     "label",
     "score",
     "score_sq",
     "score_label",
-    "loss",  # of the rows whose loss is finite
-    "n_infinite",  # rows whose loss is not
-    "expected",  # score under the calibration curve: s(S, C)
+    "loss",  # of rows with a finite loss
+    "n_infinite",  # number of rows with an infinite loss
+    "expected",  # expected score under the calibration curve, s(S, C)
     "curve_a",
     "curve_b",
-    "curve_entropy",  # of the pair of curves, free of their noise
-    "level_weight_sq",  # squared weights as they are where a level set is one region
+    "curve_entropy",  # from the pair of curves, without their noise
+    "level_weight_sq",  # squared weights if the level set is a single region
 )
-ADDED = FIELDS[:-1]  # row by row; the last differs from ``weight_sq`` in clusters alone
-INSIDE = 1e-6  # fitted probabilities are kept so far from 0 and 1 where the score is not bounded
+ADDED = FIELDS[:-1]  # added row by row; the last field differs from ``weight_sq`` only with clusters
+INSIDE = 1e-6  # distance of fitted probabilities from 0 and 1 if the scoring rule is not bounded
 
 
 def add_rows(
@@ -42,7 +42,7 @@ def add_rows(
     weight_sq: Floats | None,
     curves: tuple[Floats, Floats] | None,
 ) -> list[int]:
-    """Add rows to the sums of their cells; return for each field the one that holds its sum."""
+    """Add rows to the sums of their cells; return for each field the index of the field with its sum."""
     a, b = (scores, scores) if curves is None else curves
     own = {name: name for name in ADDED}
     if type(rule) is Brier:
@@ -58,15 +58,15 @@ def add_rows(
     return [FIELDS.index(own[name]) for name in ADDED]
 
 
-def with_levels(sums: NDArray[np.int64], own: list[int]) -> NDArray[np.int64]:
-    """Return all fields: those that were added, each from its own sum, and the one for level sets."""
+def with_level_field(sums: NDArray[np.int64], own: list[int]) -> NDArray[np.int64]:
+    """Return all fields: those that were added, and the one for level sets."""
     return sums[:, [*own, own[FIELDS.index("weight_sq")]]]
 
 
 def residuals(
     labels: Floats, curves: tuple[Floats, Floats] | None, level_set: Codes, weights: Floats | None
 ) -> Floats:
-    """Return labels less the curve, or less the mean of their level set where there is none."""
+    """Return labels minus the curve, or minus the mean of their level set without a curve."""
     if curves is not None:
         return labels - (curves[0] + curves[1]) / 2
     total = np.bincount(level_set, weights)
@@ -77,7 +77,7 @@ def residuals(
 def _weights_and_squares(
     n: int, weights: Floats | None, weight_sq: Floats | None
 ) -> tuple[Floats | None, Floats | None]:
-    """Return both, or neither where all rows count as one."""
+    """Return both, or None for both if all rows have weight 1."""
     if weights is None:
         return (None if weight_sq is None else np.ones(n)), weight_sq
     return weights, weights * weights if weight_sq is None else weight_sq
@@ -92,7 +92,7 @@ def _row_values(
     a: Floats,
     b: Floats,
 ) -> dict[str, Floats]:
-    """Return what rows add to each field, if anything; fields of equal values are one array."""
+    """Return the values of rows in each field; fields with equal values share an array."""
     one = np.ones(len(scores))
     loss = rule.loss(scores, labels)
     finite = np.isfinite(loss)
@@ -119,10 +119,10 @@ def _row_values(
 
 
 def _expected(rule: ScoringRule, scores: Floats, labels: Floats, loss: Floats, curve: Floats) -> Floats:
-    """Return the score that rows are expected to have under the calibration curve.
+    """Return the expected score of rows under the calibration curve.
 
-    Where it is not bounded, errors of the curve would weigh too much: it is what rows have, less what
-    they have by chance as the curve tells it.
+    If the rule is not bounded, errors of the curve would have too much weight. The expected score is
+    then the observed one minus the deviation that the curve explains by chance.
     """
     if rule.bounded:
         return rule.expected(scores, curve)
@@ -131,18 +131,18 @@ def _expected(rule: ScoringRule, scores: Floats, labels: Floats, loss: Floats, c
 
 
 def _own_fields(values: dict[str, Floats]) -> dict[str, str]:
-    """Return for each field the one that is added up in its place: equal values are one array."""
+    """Return for each field the first field that shares its array of values."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(values.get(name, name)), name) for name in ADDED}
 
 
 def cluster_weight(code: Codes, clusters: Codes, weight: Floats) -> Floats:
-    """Return for each row the weight of its cluster in its cell."""
+    """Return the weight of each row's cluster in its cell."""
     return ClusterParts.of(code, clusters, weight).total
 
 
 def compressed(codes: Codes) -> tuple[Codes, Codes]:
-    """Return the codes that occur, in order, and each row's position among them."""
+    """Return the sorted distinct codes, and the index of each row's code among them."""
     if codes.max(initial=0) > 8 * len(codes) + 1000:
         present, position = np.unique(codes, return_inverse=True)
         return present, position
@@ -151,18 +151,18 @@ def compressed(codes: Codes) -> tuple[Codes, Codes]:
 
 
 def add_up(code: Codes, values: Floats, sums: NDArray[np.int64]) -> None:
-    """Add the values of rows, rounded to 2**-40, to the sums of their cells, in two limbs."""
+    """Add values, rounded to multiples of 2**-40, to the sums of their cells, in two limbs."""
     if not kernel().add_fixed_point(code, values, *sums):
         raise DataError(
             f"values to sum must be finite, got {values[~np.isfinite(values)][0]}. Check that the "
-            "rule's entropy is finite on [0, 1] and that curves stay in it."
+            "scoring rule's entropy is finite on [0, 1] and that curves stay within [0, 1]."
         )
 
 
-def no_sums(n_cells: int, rule: ScoringRule) -> NDArray[np.int64]:
-    """Return sums (2 limbs, fields, cells) of nothing.
+def zero_sums(n_cells: int, rule: ScoringRule) -> NDArray[np.int64]:
+    """Return sums (2 limbs, fields, cells) of zero.
 
-    In memory those of a cell lie side by side if all are added at once, else those of a field.
+    In memory, the sums of a cell are adjacent if all fields are added at once, else those of a field.
     """
     if type(rule) is Brier:
         return np.zeros((n_cells, 2, len(ADDED)), np.int64).transpose(1, 2, 0)
@@ -170,9 +170,9 @@ def no_sums(n_cells: int, rule: ScoringRule) -> NDArray[np.int64]:
 
 
 def carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the one form of the sums in which the low limb lies in [0, 2**20)."""
-    whole = np.empty(sums.shape, np.int64)
-    np.right_shift(sums[1], 20, out=whole[0])
-    np.bitwise_and(sums[1], 2**20 - 1, out=whole[1])
-    whole[0] += sums[0]
-    return whole
+    """Carry the low limb of the sums into the high limb, such that it lies in [0, 2**20)."""
+    normal = np.empty(sums.shape, np.int64)
+    np.right_shift(sums[1], 20, out=normal[0])
+    np.bitwise_and(sums[1], 2**20 - 1, out=normal[1])
+    normal[0] += sums[0]
+    return normal

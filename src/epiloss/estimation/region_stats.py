@@ -1,7 +1,7 @@
-"""RegionStats: the mergeable sums per (level set, region) that are all the estimators need.
+"""RegionStats: mergeable sums per level set and region, from which all losses are computed.
 
-Sums are kept in fixed point (steps of 2**-40, two int64 limbs a sum), so that merging is exactly
-associative and commutative: any split of the rows, in any order, gives the same bits.
+Sums are stored in fixed point (multiples of 2**-40, in two int64 limbs per sum), so that merging is
+exactly associative and commutative: any split of the rows, in any order, gives identical results.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from epiloss.estimation.region_rows import (
     add_up,
     carried,
     compressed,
-    no_sums,
     residuals,
-    with_levels,
+    with_level_field,
+    zero_sums,
 )
 from epiloss.scoring import ScoringRule
 
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RegionStats:
-    """Sums over the rows of each region of each level set; they merge exactly, in any order.
+    """Sums over the rows of each region of each level set, which can be merged exactly in any order.
 
-    ``stats["label"]`` is one sum of every cell, a region of a level set with at least one row.
+    A cell is a region of a level set with at least one row. ``stats["label"]`` returns one sum per cell.
 
     Attributes
     ----------
     level_set, region : array of int
-        What each cell belongs to.
+        The level set and region of each cell.
     sums : array of int of shape (2, fields, cells)
         The sums in fixed point.
     plan : tuple of str
-        What the cells are made by: level sets and rule, then the partition. Statistics of different
-        plans do not merge.
+        Identifies how the cells are defined: level sets and scoring rule, and the partition. Statistics
+        of different plans cannot be merged.
 
     See Also
     --------
-    RegionPlan : learns regions, and counts rows in them.
+    RegionPlan : learns regions and counts rows in them.
 
     Examples
     --------
@@ -77,19 +77,19 @@ class RegionStats:
 
     @classmethod
     def from_rows(cls, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
-        """Add up rows.
+        """Sum rows by level set and region.
 
         Parameters
         ----------
         level_set, region : array of int
-            Of each row.
+            The level set and region of each row.
         **rows
-            As in :meth:`with_cells`.
+            The arguments of :meth:`with_cells`.
 
         Returns
         -------
         RegionStats
-            The sums of these rows.
+            The sums over these rows.
         """
         return cls.with_cells(level_set, region, **rows)[0]
 
@@ -107,31 +107,31 @@ class RegionStats:
         curves: tuple[Floats, Floats] | None = None,
         plan: tuple[str, str] = ("", ""),
     ) -> tuple[RegionStats, Codes]:
-        """Add up rows, and return the cell of each.
+        """Sum rows by level set and region, and return the cell of each row.
 
         Parameters
         ----------
         level_set, region : array of int
-            Of each row.
+            The level set and region of each row.
         labels, scores : array
-            Outcomes in {0, 1}, and scores.
+            Labels in {0, 1}, and scores.
         rule : ScoringRule
             The scoring rule.
         weights : array, optional
-            In [0, 1]: scale them first.
+            Weights in [0, 1]; scale them first.
         clusters : array of int, optional
-            Rows of one cell and one cluster count as far as their labels do not depend on each other.
+            Rows of the same cell and cluster count less, according to the correlation of their labels.
         curves : pair of arrays, optional
             Two independent estimates of each row's calibrated score.
         plan : tuple of str
-            What the cells are made by.
+            Identifies how the cells are defined.
 
         Returns
         -------
         RegionStats
             The sums.
         array of int
-            Each row's place among the cells.
+            The index of each row's cell.
         """
         n_regions = int(region.max(initial=0)) + 1
         cell = level_set * n_regions
@@ -143,9 +143,9 @@ class RegionStats:
             correlation = levels.correlation(residuals(labels, curves, level_set, weights))
             level_weight_sq = levels.squares(correlation)
             weight_sq = ClusterParts.of(code, clusters, weights).squares(correlation)
-        sums = no_sums(len(cell), rule)
+        sums = zero_sums(len(cell), rule)
         own = add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
-        sums = with_levels(sums, own)
+        sums = with_level_field(sums, own)
         if level_weight_sq is not None:
             sums[:, -1] = 0
             add_up(code, level_weight_sq, sums[:, -1])
@@ -153,35 +153,35 @@ class RegionStats:
 
     @classmethod
     def empty(cls, plan: tuple[str, str] = ("", "")) -> RegionStats:
-        """Return the statistics of no rows, to which others are merged.
+        """Return statistics without rows, into which others can be merged.
 
         Parameters
         ----------
         plan : tuple of str
-            What the cells are made by.
+            Identifies how the cells are defined.
 
         Returns
         -------
         RegionStats
-            Without cells.
+            Statistics without cells.
         """
         nothing = np.zeros(0, np.int64)
         return cls(nothing, nothing, np.zeros((2, len(FIELDS), 0), np.int64), plan)
 
     def update(self, level_set: Codes, region: Codes, **rows: Any) -> RegionStats:
-        """Return the statistics with more rows.
+        """Return the statistics with more rows added.
 
         Parameters
         ----------
         level_set, region : array of int
-            Of each row.
+            The level set and region of each row.
         **rows
-            As in :meth:`with_cells`.
+            The arguments of :meth:`with_cells`.
 
         Returns
         -------
         RegionStats
-            Of the old rows and these.
+            The statistics of all rows.
         """
         return self.merge(RegionStats.from_rows(level_set, region, plan=self.plan, **rows))
 
@@ -191,12 +191,12 @@ class RegionStats:
         Parameters
         ----------
         rule : ScoringRule
-            The rule that the rows were added up by.
+            The scoring rule with which the rows were summed.
 
         Returns
         -------
         LevelSetLosses
-            A value for each level set.
+            The losses of each level set.
 
         Examples
         --------
@@ -210,27 +210,30 @@ class RegionStats:
         >>> bool(abs(stats.compute(Brier()).total("grouping_loss") - 0.3**2) < 0.01)
         True
         """
-        from epiloss.estimation.losses import level_set_losses  # which is made of these
+        from epiloss.estimation.losses import level_set_losses  # avoids a circular import
 
         return level_set_losses(self, rule)
 
     def without(self, other: RegionStats) -> RegionStats:
-        """Return the statistics without those of some of their rows.
+        """Return the statistics with some of the rows removed.
 
         Parameters
         ----------
         other : RegionStats
-            Statistics of some of the rows.
+            The statistics of the rows to remove.
 
         Returns
         -------
         RegionStats
-            Of the other rows.
+            The statistics of the remaining rows.
         """
         left = self.merge(replace(other, sums=-other.sums))
-        some = left.n > 0
+        present = left.n > 0
         return replace(
-            left, level_set=left.level_set[some], region=left.region[some], sums=left.sums[:, :, some]
+            left,
+            level_set=left.level_set[present],
+            region=left.region[present],
+            sums=left.sums[:, :, present],
         )
 
     @property
@@ -240,11 +243,11 @@ class RegionStats:
 
     @property
     def n_cells(self) -> int:
-        """The number of regions with at least one row, over all level sets."""
+        """The number of cells: regions of all level sets with at least one row."""
         return len(self.region)
 
     def __getitem__(self, field: str) -> Floats:
-        """Return one sum for every cell."""
+        """Return the sum of a field in each cell."""
         value: Floats = self._values[FIELDS.index(field)]
         return value
 
@@ -255,25 +258,25 @@ class RegionStats:
         return value
 
     def mean(self, field: str) -> Floats:
-        """Return a weighted mean for every cell.
+        """Return the weighted mean of a field in each cell.
 
         Parameters
         ----------
         field : str
-            The name of a sum.
+            The name of the field.
 
         Returns
         -------
         array of shape (cells,)
-            The sum over the weight.
+            The sum divided by the weight.
         """
         return self[field] / self["weight"]
 
     @cached_property
     def effective_n(self) -> Floats:
-        """The number of equally weighted rows that would be as informative (Kish)."""
+        """Kish's effective number of rows in each cell."""
         weight = self["weight"]
-        least = weight**2 / self.n  # at equal weights; the sum of squares may be too small to hold
+        least = weight**2 / self.n  # at equal weights, as the sum of squares may underflow
         value: Floats = weight**2 / np.maximum(self["weight_sq"], least)
         return value
 
@@ -283,49 +286,49 @@ class RegionStats:
         Parameters
         ----------
         other : RegionStats
-            Of the same plan.
+            Statistics of the same plan.
 
         Returns
         -------
         RegionStats
-            The same bits for any order.
+            The merged statistics, which do not depend on the order.
         """
         if self.plan != other.plan:
             raise OptionError(
-                "statistics must have the same partition, level sets and rule to be merged, got plans "
-                f"{self.plan!r} and {other.plan!r}. Count both parts with one plan."
+                "statistics must have the same partition, level sets and scoring rule to be merged, got "
+                f"plans {self.plan!r} and {other.plan!r}. Count both parts with the same plan."
             )
         return RegionStats(
             np.concatenate([self.level_set, other.level_set]),
             np.concatenate([self.region, other.region]),
             np.concatenate([self.sums, other.sums], axis=2),
             self.plan,
-        )._gathered()
+        )._summed()
 
     def relabel(self, region: Codes) -> RegionStats:
-        """Return the statistics with cell ``i`` now in region ``region[i]`` of its level set.
+        """Return the statistics with cell ``i`` moved to region ``region[i]`` of its level set.
 
         Parameters
         ----------
         region : array of int of shape (cells,)
-            The new regions.
+            The new region of each cell.
 
         Returns
         -------
         RegionStats
-            Cells of one region are added up.
+            The statistics; cells of the same region are summed.
         """
         if region is self.region:
             return self
-        return RegionStats(self.level_set, region, self.sums, self.plan)._gathered()
+        return RegionStats(self.level_set, region, self.sums, self.plan)._summed()
 
     def by_level_set(self) -> RegionStats:
-        """Return the statistics of the level sets, each a single region.
+        """Return the statistics of whole level sets.
 
         Returns
         -------
         RegionStats
-            With one cell for each level set.
+            Statistics with one cell per level set.
         """
         return self._levels
 
@@ -336,7 +339,7 @@ class RegionStats:
         sums[:, FIELDS.index("weight_sq")] = sums[:, FIELDS.index("level_weight_sq")]
         return replace(whole, sums=sums, plan=(self.plan[0], ""))
 
-    def _gathered(self) -> RegionStats:
+    def _summed(self) -> RegionStats:
         n_regions = int(self.region.max(initial=0)) + 1
         cell, code = np.unique(self.level_set * n_regions + self.region, return_inverse=True)
         order = np.argsort(code, kind="stable")
@@ -346,12 +349,12 @@ class RegionStats:
 
 
 class RegionSums:
-    """Sums of rows that come in batch by batch, in place; cells appear as they are needed."""
+    """Sums of rows that arrive in batches, updated in place; cells are added when they are needed."""
 
     def __init__(self, n_level_sets: int, rule: ScoringRule) -> None:
         self._rule = rule
         self._n_level_sets, self._n_regions = n_level_sets, 1
-        self._sums = no_sums(n_level_sets, rule)
+        self._sums = zero_sums(n_level_sets, rule)
         self._own = list(range(len(ADDED)))
 
     def add(
@@ -363,16 +366,16 @@ class RegionSums:
         weights: Floats | None,
         curves: tuple[Floats, Floats] | None,
     ) -> None:
-        """Add rows as :meth:`RegionStats.from_rows` does."""
-        more = int(region.max(initial=0)) + 1
-        if more > self._n_regions:
-            self._widen(1 << more.bit_length())
+        """Add rows, as :meth:`RegionStats.from_rows` does."""
+        n_regions = int(region.max(initial=0)) + 1
+        if n_regions > self._n_regions:
+            self._widen(1 << n_regions.bit_length())
         code = level_set * self._n_regions + region
         if len(code):
             self._own = add_rows(code, self._sums, self._rule, labels, scores, weights, None, curves)
 
     def _widen(self, n_regions: int) -> None:
-        wider = no_sums(self._n_level_sets * n_regions, self._rule)
+        wider = zero_sums(self._n_level_sets * n_regions, self._rule)
         old, cells = self._n_regions, np.arange(self._sums.shape[2])
         wider[:, :, cells // old * n_regions + cells % old] = self._sums
         self._sums, self._n_regions = wider, n_regions
@@ -380,5 +383,5 @@ class RegionSums:
     def stats(self, plan: tuple[str, str] = ("", "")) -> RegionStats:
         """Return the sums of the cells that have rows."""
         cell = np.flatnonzero(self._sums[0, 0] | self._sums[1, 0])
-        sums = carried(with_levels(self._sums, self._own)[:, :, cell])
+        sums = carried(with_level_field(self._sums, self._own)[:, :, cell])
         return RegionStats(cell // self._n_regions, cell % self._n_regions, sums, plan)

@@ -1,7 +1,7 @@
-"""Repeated labels: with two or more for a row, the grouping loss is measured, not only bounded.
+"""Repeated labels: with two or more labels per row, the grouping loss is estimated without bias.
 
-With ``m`` independent labels of a row, ``t`` of them 1, ``q2 = t (t-1) / (m (m-1))`` is unbiased for
-``Q^2``. With ``C_a`` and ``C_b`` curves from disjoint halves of other rows,
+If ``t`` of ``m`` independent labels of a row are 1, ``q2 = t (t-1) / (m (m-1))`` is unbiased for
+``Q^2``. With curves ``C_a`` and ``C_b`` fitted to disjoint halves of other rows,
 
     GL = mean[ q2 - ybar (C_a + C_b) + C_a C_b ]        irreducible loss = mean[ ybar - q2 ]
 """
@@ -27,24 +27,24 @@ from epiloss.input.values import is_missing, plain_array
 
 @dataclass(frozen=True)
 class Ratings:
-    """The labels of each row: how many there are, and how many are of the positive class."""
+    """The number of labels of each row, and how many of them are positive."""
 
     count: Floats
     positive: Floats
 
     @property
     def mean(self) -> Floats:
-        """The share of positive labels of each row."""
+        """The fraction of positive labels of each row."""
         share: Floats = self.positive / self.count
         return share
 
     def drawn(self, generator: np.random.Generator) -> Codes:
-        """Return one label of each row, drawn at random."""
+        """Return one label per row, drawn at random."""
         return (generator.random(len(self.count)) < self.mean).astype(np.int64)
 
 
 def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
-    """Return the ratings where labels are repeated: several columns of them for one score."""
+    """Return the ratings if ``y_true`` has several columns of labels for one score, else None."""
     values, scores = plain_array(y_true, "y_true"), plain_array(y_prob, "y_prob")
     one_score = scores.ndim == 1 or (scores.ndim == 2 and scores.shape[1] == 1)
     if values.ndim != 2 or values.shape[1] < 2 or not one_score:
@@ -53,8 +53,8 @@ def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     found = sorted(set(values[~missing].tolist()))
     if len(found) > 2 or (len(found) == 1 and found[0] not in (0, 1)):
         raise DataError(
-            f"repeated labels must have two values, got {found[:5]!s:.60}. "
-            "Pass 0, 1 and NaN where one is missing."
+            f"repeated labels must have two distinct values, got {found[:5]!s:.60}. "
+            "Pass 0 and 1, and NaN for missing labels."
         )
     positive = pos_label if pos_label is not None else (found[-1] if len(found) == 2 else 1)
     if pos_label is not None and pos_label not in found:
@@ -62,30 +62,31 @@ def read_ratings(y_true: Any, y_prob: Any, pos_label: Any) -> Ratings | None:
     count = (~missing).sum(axis=1).astype(float)
     if (count == 0).any():
         row = int((count == 0).argmax())
-        raise DataError(f"each row must have a label, got none at row {row}. Drop such rows first.")
+        raise DataError(f"each row must have a label, got none at row {row}. Drop rows without labels.")
     if not (count > 1).any():
         raise DataError(
-            "repeated labels must be two or more for some rows, got one each. Pass a vector."
+            "repeated labels need two or more labels for some rows, got one for each row. Pass y_true "
+            "as a vector."
         )
     return Ratings(count, ((values == positive) & ~missing).sum(axis=1).astype(float))
 
 
 @dataclass(frozen=True)
 class MeasuredLosses:
-    """Losses that several labels per row measure from both sides, and each row's influence on them."""
+    """Losses estimated from several labels per row, and the influence of each row on them."""
 
     estimates: Mapping[str, Estimate]
     influence: Mapping[str, Influence]
-    n_rows: int  # that have several labels
+    n_rows: int  # number of rows with several labels
 
 
 def measured_losses(
     ratings: Ratings, problem: Problem, level: float, generator: np.random.Generator
 ) -> MeasuredLosses:
-    """Return score, calibration, grouping and irreducible loss, and the remainder, by the Brier score.
+    """Return score, calibration, grouping and irreducible loss, and the remainder, for the Brier score.
 
-    With ``t`` of ``m`` labels positive, ``t (t - 1) / (m (m - 1))`` is unbiased for the square of the
-    row's probability; the curves are fitted on disjoint halves of the rows of other folds.
+    If ``t`` of ``m`` labels are positive, ``t (t - 1) / (m (m - 1))`` is unbiased for the square of the
+    row's probability. The curves are fitted to disjoint halves of the rows of other folds.
     """
     scores, weights, clusters = problem.scores, problem.weights, problem.clusters
     several = ratings.count > 1
@@ -99,10 +100,10 @@ def measured_losses(
         "irreducible_loss": mean - square,
     }
     values["remainder"] = values["score"] - values["calibration_loss"] - values["grouping_loss"]
-    # a label moves the curve, and the curve the loss: the score of S less that of C shows both
-    moved = values["score"] - (mean - (a + b) / 2) ** 2 - mean * (1 - mean)
+    # A label affects the loss also through the curve: the score of S minus that of C contains both.
+    difference = values["score"] - (mean - (a + b) / 2) ** 2 - mean * (1 - mean)
     influence = {name: _influence(one, w) for name, one in values.items()}
-    influence["calibration_loss"] = _influence(moved, w)
+    influence["calibration_loss"] = _influence(difference, w)
     estimates = {
         name: normal_estimate(dot(w, one) / float(w.sum()), influence[name].stderr(clusters), level)
         for name, one in values.items()
@@ -120,7 +121,9 @@ def _influence(values: Floats, w: Floats) -> Influence:
 
 
 def _unbiased_square(ratings: Ratings) -> Floats:
-    pairs = np.maximum(ratings.count * (ratings.count - 1), 1.0)  # rows with one label get no weight
+    pairs = np.maximum(
+        ratings.count * (ratings.count - 1), 1.0
+    )  # rows with a single label have no weight
     square: Floats = ratings.positive * (ratings.positive - 1) / pairs
     return square
 
@@ -132,7 +135,7 @@ def out_of_fold_curves(
     generator: np.random.Generator,
     n_folds: int = 5,
 ) -> tuple[Floats, Floats]:
-    """Return two curves' values for every row, each fitted on one half of the rows of other folds."""
+    """Return the values of two curves, each fitted to one half of the rows of other folds."""
     fold = generator.permutation(len(scores)) % n_folds
     values = np.empty((2, len(scores)))
     for k in range(n_folds):

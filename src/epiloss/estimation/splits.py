@@ -1,4 +1,4 @@
-"""Which rows learn the regions, and which rows evaluate them."""
+"""Split rows into those that learn regions and those that evaluate them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from epiloss.input.tasks import BinaryProblem
 
 @dataclass(frozen=True)
 class Fold:
-    """Two disjoint sets of rows."""
+    """Disjoint sets of rows for learning and for evaluation."""
 
     learn: Codes
     evaluate: Codes
 
     def swapped(self) -> Fold:
-        """Return the fold with the roles exchanged."""
+        """Return the fold with learning and evaluation swapped."""
         return Fold(self.evaluate, self.learn)
 
 
 def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Generator) -> Fold:
-    """Draw ``fraction`` of each level set for learning; what is left over is rounded at random.
+    """Draw ``fraction`` of each level set for learning; fractional numbers are rounded at random.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def stratified_fold(level_set: Codes, fraction: float, generator: np.random.Gene
 
 
 def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Generator) -> Fold:
-    """Draw whole clusters for learning, so that none has rows on both sides.
+    """Draw whole clusters for learning, so that no cluster has rows on both sides.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def clustered_fold(clusters: Codes, fraction: float, generator: np.random.Genera
 def folds_of(
     problem: BinaryProblem, options: Options, level_set: Codes, generator: np.random.Generator
 ) -> list[list[Fold]]:
-    """Return the folds of each repeat; where no region is learned, one that evaluates every row."""
+    """Return the folds of each repeat; if no regions are learned, one fold that evaluates all rows."""
     if problem.groups is not None or problem.features is None:
         everything = np.arange(len(level_set))
         return [[Fold(everything[:0], everything)]]
@@ -68,7 +68,7 @@ def folds_of(
 def split_folds(
     problem: BinaryProblem, options: Options, level_set: Codes, generator: np.random.Generator
 ) -> list[list[Fold]]:
-    """Return the folds of each repeat, level sets or clusters split as the options say."""
+    """Return the folds of each repeat, which split level sets or clusters."""
     repeats = []
     for _ in range(options.repeats):
         fold = (
@@ -78,7 +78,7 @@ def split_folds(
         )
         if not len(fold.learn) or not len(fold.evaluate):
             raise DataError(
-                f"{len(level_set)} rows are too few to learn regions on some and evaluate them on the "
+                f"{len(level_set)} rows are too few to learn regions on some rows and evaluate them on "
                 "others. Use more rows, or pass subgroups=."
             )
         repeats.append([fold, fold.swapped()] if options.swap else [fold])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from epiloss._typing import Floats
 from epiloss.input.datetimes import DATE, DATETIME, TIME
 
-_DIGITS, _MOST_DIGITS = 4, 17  # number of significant digits, more only if needed to split alike
+_DIGITS, _MOST_DIGITS = 4, 17  # number of significant digits; more only if the split needs them
 _FEW = 8  # number of thresholds up to which sorting the values does not pay
 _NEAR = 2e-3  # relative distance, twice that of a threshold rounded to its first digits
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds

@@ -1,1 +1,1 @@
-"""The grouping loss without bins: what a learner, trained on other rows, finds beyond the score."""
+"""Lower bound on the grouping loss without bins, from a learner that is cross-fitted on the rows."""

@@ -1,13 +1,14 @@
-"""A lower bound on the grouping loss without bins: cross-fitted, and free of the curve's errors.
+"""A cross-fitted lower bound on the grouping loss without bins.
 
 For any function ``t`` of features and score, ``E[t (Q - C)] - E[cost(C, t)]`` is a lower bound on the
-grouping loss, where the cost is the conjugate of the rule's divergence: see ``tilts``. Let ``a`` be a
-tilt learned on other rows, less its mean given the score. With ``r = Y - E[Y|S]``, that of ``t = l a``
-is ``l E[a r] - E[cost(C, l a)]``, which is largest at one length ``l``. Both conditional means are
-projections on splines of the score's rank, so an error of a curve enters only multiplied by another. To
-``a`` a function of the score is added that makes it cost the least, for it has no part in ``E[a r]``.
+grouping loss, where the cost is the conjugate of the scoring rule's divergence; see ``tilts``. Let ``a``
+be a tilt learned on other rows, minus its mean given the score, and let ``r = Y - E[Y|S]``. The bound
+for ``t = l a`` is ``l E[a r] - E[cost(C, l a)]``, which has its maximum at one length ``l``. Both
+conditional means are projections on splines of the score's rank, so that errors of the curves only enter
+as products. A function of the score is added to ``a`` to minimise its cost; it does not change
+``E[a r]``.
 
-For the Brier score that is ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``, the inequality of Cauchy and Schwarz.
+For the Brier score, the bound is the Cauchy-Schwarz inequality ``E[a r]^2 / E[a^2] <= E[(Q - C)^2]``.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from epiloss.estimation.influence import Influence
 from epiloss.input.features import Features
 from epiloss.scoring import ScoringRule
 
-_EXACT, _TINY = 1e-9, 1e-300  # of the length of a tilt, and of a bound
-_BALANCING_STEPS, _LONGEST = 3, 1.0
-_STEEPEST = 6.0  # tilt of log-odds that a bound takes: beyond it the curvature is all but 0
+_TOLERANCE, _TINY = 1e-9, 1e-300  # relative to the length of a tilt; smallest bound
+_BALANCING_STEPS, _LONGEST_STEP = 3, 1.0
+_STEEPEST = 6.0  # largest tilt of log-odds; beyond it the curvature is almost 0
 
 
 @dataclass(frozen=True)
 class Directions:
-    """For every row, how far its prediction and its label lie from what the score tells.
+    """The deviations of each row's prediction and label from their means given the score.
 
-    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score; ``balanced`` is
-    ``a`` with the mean given the score that costs the least; ``curve`` is ``C``; ``fold`` is the part of
-    the rows that a row was evaluated with. ``inflation`` is how much larger than the spread of rows the
-    noise of their mean is, because they were centred.
+    ``prediction`` is ``a`` and ``residual`` is ``r``, both centred given the score. ``balanced`` is
+    ``a`` plus the function of the score that minimises its cost. ``curve`` is ``C``, and ``fold`` the
+    fold in which a row was evaluated. ``inflation`` corrects the standard deviation of rows for the
+    centring.
     """
 
     tilts: Tilts
@@ -58,7 +59,7 @@ class Directions:
     inflation: Floats
 
     def folds(self) -> Iterator[tuple[Codes, Directions]]:
-        """Return the rows of each fold, their numbers first."""
+        """Yield the row indices and the directions of each fold."""
         arrays = [one.name for one in fields(self) if one.name != "tilts"]
         for k in np.unique(self.fold):
             rows = np.flatnonzero(self.fold == k)
@@ -70,33 +71,33 @@ class Directions:
         return self.prediction * self.residual
 
     def cost(self, length: float) -> tuple[Floats, float, float]:
-        """Return each row's cost of ``length`` times ``a``, and the mean slope and curvature in it."""
+        """Return each row's cost of ``length`` times ``a``, and its mean slope and curvature."""
         a = self.balanced
-        with np.errstate(over="ignore", invalid="ignore"):  # a tilt that is too long costs too much
+        with np.errstate(over="ignore", invalid="ignore"):  # a very long tilt has infinite cost
             cost, slope, curvature = self.tilts.cost(self.curve, length * a)
             return cost, self.mean(a * slope), self.mean(a * a * curvature)
 
     @property
     def longest(self) -> float:
-        """The length that is followed: any gives a bound, and without end it grows where labels leak."""
+        """The largest length considered; if labels leak, the best length would be infinite."""
         if isinstance(self.tilts, LogTilts):
             return _STEEPEST / max(float(np.abs(self.balanced).max(initial=0.0)), _TINY)
         return np.inf
 
     def contribution(self, values: Floats) -> Floats:
-        """Return each row's weighted deviation from the mean."""
+        """Return each row's weighted deviation from the mean, as influence values."""
         total = self.weight.sum()
         spread: Floats = self.inflation * self.weight * (values - self.mean(values)) / total
         return spread
 
     def mean(self, values: Floats) -> float:
-        """Return a weighted mean."""
+        """Return the weighted mean of values."""
         return dot(self.weight, values) / float(self.weight.sum())
 
 
 @dataclass(frozen=True)
-class Best:
-    """The length of ``a`` with the largest bound: each row's cost of it, the bound and its curvature."""
+class BestLength:
+    """The length of ``a`` with the largest bound, each row's cost, the bound and its curvature."""
 
     length: float
     cost: Floats
@@ -104,19 +105,19 @@ class Best:
     curvature: float
 
     @classmethod
-    def of(cls, directions: Directions) -> Best | None:
-        """Return the best length, by Newton steps, halved until they help; None where ``a`` is 0."""
+    def of(cls, directions: Directions) -> BestLength | None:
+        """Maximise the bound by Newton steps with step halving; return None if ``a`` is 0."""
         theta, length, bound = directions.mean(directions.product), 0.0, 0.0
         cost, slope, curvature = directions.cost(length)
         if not curvature > 0:
             return None
         longest = directions.longest
         step = float(np.clip(theta / curvature, -longest, longest))
-        while abs(step) > _EXACT * max(abs(length), _EXACT):
-            tried = directions.cost(length + step)
-            found = (length + step) * theta - directions.mean(tried[0])
-            if found >= bound:
-                length, bound, (cost, slope, curvature) = length + step, found, tried
+        while abs(step) > _TOLERANCE * max(abs(length), _TOLERANCE):
+            trial = directions.cost(length + step)
+            trial_bound = (length + step) * theta - directions.mean(trial[0])
+            if trial_bound >= bound:
+                length, bound, (cost, slope, curvature) = length + step, trial_bound, trial
                 step = (theta - slope) / curvature
                 step = float(np.clip(length + step, -longest, longest)) - length
             else:
@@ -128,7 +129,7 @@ class Best:
 class CrossfitBound:
     """The lower bound with its interval, and each row's influence on it.
 
-    ``prediction`` is what models that have not seen a row predict of it beyond its score. The variance
+    ``prediction`` is the centred prediction for each row by a model that has not seen it. The variance
     of the estimate grows by ``per_loss`` times the loss, as far as that is known.
     """
 
@@ -141,12 +142,12 @@ class CrossfitBound:
 def crossfit_bound(
     directions: Directions, level: float, clusters: Codes | None = None, *, sharing: float = 2.0
 ) -> CrossfitBound:
-    """Return the lower bound, the mean over the folds of their largest, less what noise makes of it.
+    """Return the lower bound: the mean over folds of the largest bound, corrected for noise.
 
-    That is half the variance of ``theta = mean(a r)`` over the curvature: for the Brier score the bound
-    of a fold is ``(theta^2 - var theta) / mean(a^2)``. Folds share learning rows, so the variance of
-    ``theta`` is up to ``sharing`` times what its rows show where there is nothing to learn: the test,
-    and the interval near zero, allow for it.
+    The correction is half the variance of ``theta = mean(a r)`` divided by the curvature. For the Brier
+    score, the bound of a fold is ``(theta^2 - var theta) / mean(a^2)``. Folds share learning rows. If
+    there is nothing to learn, the variance of ``theta`` is therefore up to ``sharing`` times that of
+    its rows; the test, and the interval near zero, take this into account.
     """
     folds = [
         _debiased(fold, None if clusters is None else clusters[rows])
@@ -154,18 +155,18 @@ def crossfit_bound(
     ]
     bounds, noise = np.array(folds).T
     value = float(bounds.mean())
-    # squared noise varies by twice its square, and by a quarter more as the folds share rows
+    # Squared noise has twice its square as variance, and a quarter more because folds share rows.
     beyond = 2.5 * float(noise @ noise) / len(noise) ** 2
-    best = Best.of(directions)
+    best = BestLength.of(directions)
     if best is None:
-        flat = Influence(np.zeros(len(directions.weight)))
-        return CrossfitBound(Estimate(0.0, 0.0, 0.0, 0.0, 1.0), flat)
+        none = Influence(np.zeros(len(directions.weight)))
+        return CrossfitBound(Estimate(0.0, 0.0, 0.0, 0.0, 1.0), none)
     theta, curvature = directions.mean(directions.product), directions.cost(0.0)[2]
     product = directions.contribution(directions.product)
     theta_stderr = Influence(product).stderr(clusters)
     pvalue = float(ndtr(-theta / theta_stderr / np.sqrt(sharing))) if theta_stderr > 0 else 1.0
     root = float(np.copysign(np.sqrt(best.bound), theta))
-    influence = product / np.sqrt(2 * curvature)  # of the root, where that is 0
+    influence = product / np.sqrt(2 * curvature)  # influence on the root of the bound if that is 0
     if best.bound > _TINY:
         gain = best.length * directions.product - best.cost
         influence = directions.contribution(gain) / (2 * root)
@@ -175,14 +176,15 @@ def crossfit_bound(
     ends = unified_interval(root / root_stderr, level) if root_stderr > 0 else (0.0, 0.0)
     low, high = (float((root_stderr * end) ** 2) for end in ends)
     on_value = Influence(2 * max(root, 0.0) * influence * shared, beyond, beyond)
-    # the value is of each fold by itself and the interval of all together: of few rows they may part
+    # The value is the mean over folds, but the interval is computed from all rows together. With few
+    # rows, the interval may have to be extended to contain the value.
     stderr = on_value.stderr(clusters)
     around = normal_estimate(value, stderr, level)
     if around.low is not None and low > value:
         low = max(around.low, 0.0)
     if around.high is not None and high < value:
         high = around.high
-    # a value below 0 is told as it is, and within its interval
+    # A negative value is reported as it is, and inside its interval.
     estimate = Estimate(value, stderr, min(low, value), high, pvalue)
     return CrossfitBound(estimate, on_value, directions.prediction.astype(np.float32))
 
@@ -193,7 +195,7 @@ def average_bounds(
     level: float,
     clusters: Codes | None = None,
 ) -> CrossfitBound:
-    """Return the bound averaged over parts, each with its rows among ``n_rows``, by their number."""
+    """Return the mean bound over disjoint parts of the rows, weighted by their size."""
     total = sum(len(rows) for rows, _ in parts)
     contribution, beyond, value, pvalue_score, per_loss = np.zeros(n_rows), 0.0, 0.0, 0.0, 0.0
     for rows, bound in parts:
@@ -204,7 +206,7 @@ def average_bounds(
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
         per_loss += share**2 * bound.per_loss
     influence = Influence(contribution, beyond, beyond)
-    # the parts share what they learned from, so their scores are averaged and not added up
+    # Normal scores are averaged instead of summed, because the parts share learning rows.
     estimate = loss_estimate(value, influence.stderr(clusters), per_loss, level)
     return CrossfitBound(
         replace(estimate, pvalue=float(ndtr(-pvalue_score))), influence, per_loss=per_loss
@@ -212,10 +214,10 @@ def average_bounds(
 
 
 def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
-    """Return the bound averaged over repeats, which divide the same rows into folds anew.
+    """Return the mean bound over repeats, which split the same rows into different folds.
 
-    They share all rows, so that values, ends of intervals and normal scores are averaged, and none is
-    taken for more certain than the others.
+    As repeats share all rows, averaging does not reduce the uncertainty: values, interval limits and
+    normal scores are averaged.
     """
     if len(bounds) == 1:
         return bounds[0]
@@ -240,7 +242,7 @@ def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
 def sum_of_bounds(
     bounds: Sequence[CrossfitBound], level: float, clusters: Codes | None = None
 ) -> CrossfitBound:
-    """Return the bound on a loss summed over classes; a single one keeps its own interval."""
+    """Return the bound on a loss summed over classes; a single class keeps its own interval."""
     if len(bounds) == 1:
         return bounds[0]
     influence = reduce(add, (bound.influence for bound in bounds))
@@ -248,9 +250,9 @@ def sum_of_bounds(
     estimate = loss_estimate(
         sum(bound.estimate.value for bound in bounds), influence.stderr(clusters), per_loss, level
     )
-    # the smallest of K p-values, taken K times, whatever their dependence
-    least = min(bound.estimate.pvalue or 0.0 for bound in bounds)
-    return CrossfitBound(replace(estimate, pvalue=min(1.0, len(bounds) * least)), influence)
+    # Bonferroni: K times the smallest p-value, which is valid for any dependence.
+    smallest = min(bound.estimate.pvalue or 0.0 for bound in bounds)
+    return CrossfitBound(replace(estimate, pvalue=min(1.0, len(bounds) * smallest)), influence)
 
 
 def _normal_score(pvalue: float | None) -> float:
@@ -258,8 +260,8 @@ def _normal_score(pvalue: float | None) -> float:
 
 
 def _debiased(fold: Directions, clusters: Codes | None) -> tuple[float, float]:
-    """Return the largest bound less what noise makes of it, and the latter."""
-    best = Best.of(fold)
+    """Return the largest bound minus its bias due to noise, and that bias."""
+    best = BestLength.of(fold)
     if best is None:
         return 0.0, 0.0
     noise = Influence(fold.contribution(fold.product)).stderr(clusters) ** 2 / (2 * best.curvature)
@@ -278,7 +280,7 @@ def cross_fitted_directions(
     clusters: Codes | None = None,
     n_folds: int = 5,
 ) -> Directions:
-    """Learn ``g`` on all folds but one, and centre it and the labels on that one."""
+    """Learn on all folds but one, and centre predictions and labels on that one, for each fold."""
     features = learner.prepare(features, int(generator.integers(2**31)))
     fold = (
         _balanced_folds(scores, n_folds, generator)
@@ -297,9 +299,9 @@ def cross_fitted_directions(
         target, target_weights = tilts.task(labels[learn] - known, known, learn_weights)
         model = learner.fit(features.take(learn), scores[learn], target, target_weights, int(seeds[k]))
         inside[evaluate] = tilts.inside(curve(scores[evaluate]), base_rate)
-        guess = model.predict(features.take(evaluate), scores[evaluate])
+        predicted = model.predict(features.take(evaluate), scores[evaluate])
         splines = _Splines(scores[evaluate], weight[evaluate])
-        both = np.column_stack([tilts.tilt(guess, inside[evaluate]), labels[evaluate]])
+        both = np.column_stack([tilts.tilt(predicted, inside[evaluate]), labels[evaluate]])
         centred, inflation[evaluate] = splines.centred(both)
         prediction[evaluate], residual[evaluate] = centred.T
         balanced[evaluate] = splines.balanced(tilts, inside[evaluate], prediction[evaluate])
@@ -307,54 +309,57 @@ def cross_fitted_directions(
 
 
 def _balanced_folds(scores: Floats, n_folds: int, generator: np.random.Generator) -> Codes:
-    """Deal the rows, in the order of their scores, to the folds in random order."""
+    """Assign rows to folds, such that all folds have similar scores.
+
+    Each run of ``n_folds`` rows in the order of their scores is distributed over the folds at random.
+    """
     order = np.argsort(scores, kind="stable")
     n_rounds = -(-len(scores) // n_folds)
-    deal = generator.permuted(np.tile(np.arange(n_folds), (n_rounds, 1)), axis=1).ravel()
+    shuffled = generator.permuted(np.tile(np.arange(n_folds), (n_rounds, 1)), axis=1).ravel()
     fold = np.empty(len(scores), np.int64)
-    fold[order] = deal[: len(scores)]
+    fold[order] = shuffled[: len(scores)]
     return fold
 
 
 class _Splines:
-    """The splines of the score's rank that means given the score are projections on."""
+    """Splines of the score's rank, which estimate means given the score by projection."""
 
     def __init__(self, scores: Floats, weight: Floats) -> None:
         self.basis, self.weight = _score_basis(scores, weight), weight
 
     def centred(self, values: Floats) -> tuple[Floats, float]:
-        """Return the residuals of each column, at their full size.
+        """Return the residuals of each column from its projection, rescaled.
 
-        The projection takes up part of each row's noise; ``sqrt(n / (n - p))``, which is returned too,
-        restores its variance.
+        The projection absorbs part of each row's noise. The factor ``sqrt(n / (n - p))`` restores its
+        variance; it is returned as well.
         """
         n, n_splines = self.basis.shape
         inflation = float(np.sqrt(n / max(n - n_splines, 1)))
-        residual = values - self._solved(self.weight, self.weight[:, None] * values)
-        residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # no more than rounding
+        residual = values - self._projected(self.weight, self.weight[:, None] * values)
+        residual[np.abs(residual) <= 1e-10 * np.abs(values).max(axis=0)] = 0.0  # rounding errors
         return residual * inflation, inflation
 
     def balanced(self, tilts: Tilts, curve: Floats, a: Floats) -> Floats:
-        """Return ``a`` with the mean given the score of which the tilt costs the least.
+        """Return ``a`` plus the function of the score that minimises the cost of the tilt.
 
-        A function of the score alone has no part in ``E[a r]``, so that the bound can only gain.
+        A function of the score alone does not change ``E[a r]``, so that the bound can only increase.
         """
         for _ in range(0 if tilts.is_even else _BALANCING_STEPS):
             _, slope, curvature = tilts.cost(curve, a)
-            step = self._solved(self.weight * curvature, self.weight * slope)
-            a = a - np.clip(step, -_LONGEST, _LONGEST)
+            step = self._projected(self.weight * curvature, self.weight * slope)
+            a = a - np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
         return a
 
-    def _solved(self, weight: Floats, values: Floats) -> Floats:
-        """Return the splines that have, weighted, the same products with all of them as the values."""
+    def _projected(self, weight: Floats, values: Floats) -> Floats:
+        """Return the weighted projection on the splines, given the already weighted values."""
         gram = (self.basis.T @ self.basis.multiply(weight[:, None]).tocsr()).toarray()
         coefficients = np.linalg.lstsq(gram, np.asarray(self.basis.T @ values), rcond=1e-10)[0]
         return np.asarray(self.basis @ coefficients, float)
 
 
 def _score_basis(scores: Floats, weight: Floats) -> Any:
-    """Return quadratic B-splines of the rank, or indicators where the scores have few values."""
-    from scipy.interpolate import BSpline  # which takes longer to load than all else together
+    """Return quadratic B-splines of the rank, or indicators if there are few distinct scores."""
+    from scipy.interpolate import BSpline  # slow to import
     from scipy.sparse import csr_array
 
     n = len(scores)

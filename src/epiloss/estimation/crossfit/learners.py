@@ -1,4 +1,4 @@
-"""Learners of what the score does not tell: predictions of ``Y - C`` from features and score."""
+"""Learners that predict the residual ``Y - C`` from features and score."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Fitted(Protocol):
 
 
 class Learner(Protocol):
-    """Something that learns residuals from features and score.
+    """Interface of learners of residuals from features and score.
 
-    Models learned on folds that share rows are alike, and so are their errors. ``sharing`` is how
-    many times larger that may make the variance of their mean, where there is nothing to learn.
+    Models learned on folds that share rows have correlated errors. ``sharing`` is the factor by which
+    this can increase the variance of their mean if there is nothing to learn.
     """
 
     sharing: float
 
     def prepare(self, features: Features, seed: int) -> Features:
-        """Return the features to learn from, whatever the labels are."""
+        """Return the features to learn from, computed without the labels."""
 
     def fit(
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
@@ -42,12 +42,12 @@ class Learner(Protocol):
 
 
 class Blend:
-    """A ridge on features and features times ``4 S (1-S)``, and boosted trees, blended.
+    """A blend of boosted trees and ridge regressions on features and features times ``4 S (1-S)``.
 
-    The blend's weights are not negative and are found on rows that neither has seen. Of more than
-    ``most_rows`` rows a random part is learned from. Where there is nothing to learn the
-    weights found on held-out rows are mostly noise of their own, so that folds share little of it:
-    variances 1.05 to 1.28 times as large were measured.
+    The weights of the blend are non-negative and are fitted on held-out rows. At most ``most_rows``
+    rows, drawn at random, are used. If there is nothing to learn, the weights are mostly noise of the
+    held-out rows, so that folds share little noise: in measurements, variances were 1.05 to 1.28 times
+    as large.
     """
 
     sharing = 1.25
@@ -63,15 +63,15 @@ class Blend:
         self.most_rows = most_rows
 
     def prepare(self, features: Features, seed: int) -> Features:
-        """Return wide features by their principal components."""
-        narrow = projection(features, seed)
-        return features if narrow is None else narrow(features)
+        """Return the principal components of wide features, and other features unchanged."""
+        project = projection(features, seed)
+        return features if project is None else project(features)
 
     def fit(
         self, features: Features, scores: Floats, target: Floats, weights: Floats | None, seed: int
     ) -> Fitted:
-        """Fit both on most rows, and weigh them on the rest."""
-        from scipy.optimize import nnls  # not loaded by audits that do not need it
+        """Fit both models on most rows, and their weights on the other rows."""
+        from scipy.optimize import nnls  # slow to import, and rarely needed
 
         rows = np.random.default_rng(seed).permutation(len(target))[: self.most_rows]
         rest, learn = np.split(rows, [math.ceil(self.holdout * len(rows))])
@@ -88,10 +88,10 @@ class Blend:
 
 
 class Regressor:
-    """A regressor of the user's own, on features and the log-odds of the score.
+    """A regressor passed by the user, fitted to the features and the log-odds of the score.
 
-    Linear models of many columns of noise share much: variances 1.4 to 2.3 times as large were
-    measured over five folds.
+    Linear models of many noise columns share much noise: in measurements over five folds, variances
+    were 1.4 to 2.3 times as large.
     """
 
     sharing = 2.0
@@ -127,8 +127,8 @@ class _FittedRegressor:
         if guess.shape != scores.shape or not np.isfinite(guess).all():
             raise DataError(
                 f"the learner {described(self.model)} must predict one finite number for each of "
-                f"{len(scores)} rows, got shape {guess.shape} and {int((~np.isfinite(guess)).sum())} "
-                "that are not finite. Check its predict."
+                f"{len(scores)} rows, got shape {guess.shape} with {int((~np.isfinite(guess)).sum())} "
+                "values that are not finite. Check its method predict."
             )
         return guess
 
@@ -136,19 +136,19 @@ class _FittedRegressor:
 def _cannot(model: Any, what: str, error: Exception) -> DataError:
     reason = str(error).strip().split("\n")[0]
     return DataError(
-        f"the learner {described(model)} cannot {what}: {printable(reason).rstrip('.')}. Put the steps "
-        "that it needs before it in a pipeline, or leave learner= out."
+        f"the learner {described(model)} cannot {what}: {printable(reason).rstrip('.')}. Add the "
+        "preprocessing that it needs in a pipeline, or omit learner=."
     )
 
 
 def resolve_learner(learner: Any) -> Learner:
-    """Return the learner of an option: the blend, or the user's regressor."""
+    """Return the learner for the option: the default blend, or the user's regressor."""
     if learner is None:
         return Blend()
     if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
         raise OptionError(
             "learner must be a regressor with fit(X, y) and predict(X), got "
-            f"{printable(repr(learner))}. Leave it out to use the built-in one."
+            f"{printable(repr(learner))}. Omit it to use the default learner."
         )
     return Regressor(learner)
 
@@ -164,7 +164,7 @@ class _Blended:
 
 
 class _Boosted:
-    """Fifty small trees on features and score; ``edges`` (columns, 63) bin weighted rows."""
+    """Fifty small boosted trees on features and score; ``edges`` (columns, 63) bin weighted rows."""
 
     def __init__(self, model: Any, columns: Codes, edges: Floats | None) -> None:
         self.model, self.columns, self.edges = model, columns, edges
@@ -179,8 +179,8 @@ class _Boosted:
             max_iter=50, max_leaf_nodes=7, early_stopping=False, random_state=seed
         )
         design = with_score(features, scores)
-        columns = np.flatnonzero(~np.isnan(design).all(axis=0))  # it cannot bin a column without values
-        # to bin weighted rows takes scikit-learn many times as long, unless there is little to bin
+        columns = np.flatnonzero(~np.isnan(design).all(axis=0))  # scikit-learn cannot bin empty columns
+        # scikit-learn is very slow at binning weighted rows with many distinct values.
         edges = None if weights is None else quantile_edges(design[:, columns].T)
         boosted = cls(model, columns, edges)
         model.fit(boosted._binned(design), target, sample_weight=weights)
@@ -200,13 +200,13 @@ class _Boosted:
 
 @dataclass(frozen=True)
 class Projection:
-    """Principal components: ``components`` (k, d) of features less their ``centre``."""
+    """Principal components: ``components`` (k, d) of features minus their ``centre``."""
 
     centre: Floats
     components: Floats
 
     def __call__(self, features: Features) -> Features:
-        """Return features by their components."""
+        """Return the principal components of features."""
         names = tuple(f"component {j}" for j in range(len(self.components)))
         parts = np.array_split(np.arange(features.n_rows), max(-(-features.n_rows // 4096), 1))
         rows = [(features.take(part).matrix - self.centre) @ self.components.T for part in parts]
@@ -214,9 +214,9 @@ class Projection:
 
 
 def projection(features: Features, seed: int, most: int = 200) -> Projection | None:
-    """Return the ``most`` principal components of wide numeric features, found on some rows.
+    """Return the first ``most`` principal components of wide numeric features, from a sample of rows.
 
-    Labels have no part in it, so that a lower bound stays one.
+    The labels are not used, so that a lower bound remains valid.
     """
     if features.n_columns <= 2 * most or features.categories:
         return None
@@ -231,6 +231,6 @@ def projection(features: Features, seed: int, most: int = 200) -> Projection | N
 
 
 def with_score(features: Features, scores: Floats) -> Floats:
-    """Return the features, and the log-odds of the score as one more column."""
+    """Return the features with the log-odds of the score as an additional column."""
     clipped = np.clip(scores, 1e-6, 1 - 1e-6)
     return np.column_stack([features.matrix, np.log(clipped) - np.log1p(-clipped)])

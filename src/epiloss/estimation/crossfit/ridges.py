@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from epiloss._typing import Codes, Floats
 from epiloss.input.features import Features
 
-_MOST_CATEGORIES = 200  # of a column
-_BLOCK = 4096  # rows at a time: many categories make a wide matrix
+_MOST_CATEGORIES = 200  # columns with more categories are left out
+_BLOCK = 4096  # number of rows at a time, because indicators make a wide matrix
 
 
 class Ridges:
     """Ridge regressions of several strengths from one factorisation.
 
-    Numbers are in units of their standard deviation. A category is an indicator in units of 1,
-    so that the rarer it is the more it is shrunk, and has no product with the score. A column of very
-    many categories is left to the trees: indicators would be as many.
+    Numbers are scaled by their standard deviation. Categories have unscaled indicators, so that rare
+    ones are shrunk more, and have no interaction with the score. Columns with very many categories are
+    left to the trees.
     """
 
     def __init__(self, centre: Floats, scale: Floats, coefficients: Floats) -> None:
@@ -34,7 +34,7 @@ class Ridges:
         weights: Floats | None,
         alphas: tuple[float, ...],
     ) -> Ridges:
-        """Fit one regression for each strength, in units of the rows' weight."""
+        """Fit one regression for each strength, relative to the total weight."""
         centre, scale = _centre_and_scale(features)
         unfitted = cls(centre, scale, np.zeros((0, 0)))
         gram: Floats | float = 0.0
@@ -51,7 +51,7 @@ class Ridges:
         return cls(centre, scale, vectors @ np.stack(shrunk, axis=1))
 
     def predict_columns(self, features: Features, scores: Floats) -> Floats:
-        """Return the predictions, a column for each strength."""
+        """Return the predictions, one column per strength."""
         found = np.empty((len(scores), self.coefficients.shape[1]))
         for rows in _blocks(len(scores)):
             found[rows] = self._design(features.take(rows), scores[rows]) @ self.coefficients
@@ -63,19 +63,19 @@ class Ridges:
 
 
 def design_widths(features: Features) -> tuple[int, int]:
-    """Return the number of columns with indicators, and with the products too."""
+    """Return the number of columns with indicators, and the number with the interactions as well."""
     numbers = _is_number(features)
     return len(numbers), len(numbers) + int(numbers.sum())
 
 
 def _centre_and_scale(features: Features) -> tuple[Floats, Floats]:
-    """Return the mean of each column and its standard deviation, 1 for indicators and constants."""
+    """Return the mean and scale of each column; the scale of indicators and constants is 1."""
     counts, sums = [], []
     for rows in _blocks(features.n_rows):
         raw = _numbers(features.take(rows))
         counts.append((~np.isnan(raw)).sum(axis=0))
         sums.append(np.nansum(raw, axis=0))
-    count = np.maximum(np.sum(counts, axis=0), 1)  # a column may have no value at all
+    count = np.maximum(np.sum(counts, axis=0), 1)  # a column may have no values
     centre = np.sum(sums, axis=0) / count
     squares = [
         np.nansum((_numbers(features.take(rows)) - centre) ** 2, axis=0)
@@ -92,7 +92,7 @@ def _blocks(n: int) -> Iterator[Codes]:
 
 
 def _numbers(features: Features) -> Floats:
-    """Return the features with an indicator for each category in place of its code."""
+    """Return the features with categorical columns replaced by indicators."""
     columns = []
     for j in range(features.n_columns):
         column = features.column(j)[:, None].astype(np.float64)
@@ -102,7 +102,7 @@ def _numbers(features: Features) -> Floats:
 
 
 def _n_indicators(features: Features, j: int) -> int | None:
-    """Return how many indicators stand for a column; None if it is one of numbers."""
+    """Return the number of indicators for a column; None for a numeric column."""
     levels = features.categories.get(j)
     if levels is None:
         return None
@@ -110,6 +110,6 @@ def _n_indicators(features: Features, j: int) -> int | None:
 
 
 def _is_number(features: Features) -> NDArray[np.bool_]:
-    """Tell which columns of ``_numbers`` are numbers."""
+    """Return which columns of ``_numbers`` are numeric."""
     counts = (_n_indicators(features, j) for j in range(features.n_columns))
     return np.concatenate([np.full(1 if n is None else n, n is None) for n in counts])

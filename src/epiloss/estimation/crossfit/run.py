@@ -1,4 +1,4 @@
-"""The binning-free lower bound of a problem, for its scores as given or recalibrated."""
+"""Estimate the grouping loss without bins, for scores as given or recalibrated."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from epiloss.estimation.crossfit.bound import (
     crossfit_bound,
     mean_of_repeats,
 )
-from epiloss.estimation.learned import scored_anew, strata_to_recalibrate
+from epiloss.estimation.learned import recalibration_strata, scored_recalibrated
 from epiloss.estimation.options import Options
 from epiloss.estimation.splits import split_folds
 from epiloss.estimation.twins.estimate import twin
 from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 
-LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # fewer leave nothing to learn from, or to learn for
+LEAST_ROWS, LEAST_CLUSTERS = 100, 10  # required for learning and evaluation
 _ROWS_PER_SUBGROUP = 10
-LEAST_EFFECTIVE = 20  # rows of equal weight that weighted rows tell as much as
-LEAST_LABELS = 12  # of the rarer outcome, so that every part of the rows has some
+LEAST_EFFECTIVE = 20  # required effective number of rows, if rows are weighted
+LEAST_LABELS = 12  # required number of labels of the rarer outcome, so that every fold has some
 
 
 def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
-    """Return the binning-free lower bound for the scores as they are, where there is one.
+    """Return the estimate without bins for the scores as given; None if it is not possible.
 
-    With ``repeats`` it is the mean over as many divisions of the rows into folds.
+    With ``repeats``, it is the mean over several splits of the rows into folds.
     """
-    everything = np.arange(len(problem.scores))
+    all_rows = np.arange(len(problem.scores))
     if not is_possible(problem):
         return None
-    generator = dealing(options)
-    bounds = [_bound(problem, options, everything, generator) for _ in range(options.repeats)]
+    generator = fold_generator(options)
+    bounds = [_bound(problem, options, all_rows, generator) for _ in range(options.repeats)]
     return mean_of_repeats(bounds)
 
 
 def crossfit_recalibrated(
     problem: BinaryProblem, options: Options, together: RecalibratedTogether | None = None
 ) -> CrossfitBound | None:
-    """Return the binning-free lower bound for recalibrated scores, on rows they were not fitted to."""
-    level_set = strata_to_recalibrate(problem, options, together)
+    """Return the estimate without bins for recalibrated scores, on rows they were not fitted to."""
+    level_set = recalibration_strata(problem, options, together)
     repeats = split_folds(problem, options, level_set, stream(options.seed, "splits"))
     folds = list(chain.from_iterable(repeats))
     if not all(is_possible(problem, fold.evaluate) for fold in folds):
         return None
-    curves, generator = stream(options.seed, "curves"), dealing(options)
+    curves, generator = stream(options.seed, "curves"), fold_generator(options)
     parts = []
     for fold in folds:
-        again = scored_anew(problem, options, fold, curves, together).problem
-        parts.append((fold.evaluate, _bound(again, options, fold.evaluate, generator)))
+        recalibrated = scored_recalibrated(problem, options, fold, curves, together).problem
+        parts.append((fold.evaluate, _bound(recalibrated, options, fold.evaluate, generator)))
     return average_bounds(parts, len(problem.scores), options.confidence_level, problem.clusters)
 
 
-def dealing(options: Options) -> np.random.Generator:
-    """Return what decides which rows learn and which evaluate.
+def fold_generator(options: Options) -> np.random.Generator:
+    """Return the random generator that splits rows into folds.
 
-    For twins it is always the same: rows are dealt in the order of their content, so that neither the
-    seed nor the order in which they came moves the estimate. Only a learner of the user's own is seeded.
+    For twin learners the seed is fixed: rows are split in the order of their content, so that neither
+    the seed nor the order of rows changes the estimate. Only a learner passed by the user is seeded.
     """
     fixed = options.method == "twin" and options.learner_given is None
     return stream(0 if fixed else options.seed, options.method)
 
 
 def kish_rows(weights: Floats) -> float:
-    """Return how many rows of equal weight have a mean as certain as these.
+    """Return Kish's effective number of rows.
 
     Examples
     --------
@@ -84,19 +84,19 @@ def kish_rows(weights: Floats) -> float:
 
 
 def with_subgroups_as_feature(problem: BinaryProblem) -> BinaryProblem:
-    """Return the problem with its subgroups as a category to learn from, where it has no features."""
+    """Return the problem with its subgroups as a categorical feature, if it has no features."""
     if problem.groups is None or problem.features is not None:
         return problem
     n_groups = int(problem.groups.max(initial=-1)) + 1
     if n_groups * _ROWS_PER_SUBGROUP > len(problem.groups):
-        return problem  # nothing can be learned of so small ones
+        return problem  # the subgroups are too small to learn from
     names = tuple(map(str, range(n_groups)))
     features = Features((problem.groups.astype(float),), ("subgroup",), {0: names}, complete=True)
     return replace(problem, features=features, groups=None)
 
 
 def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
-    """Tell whether there are features, one score to condition on, and enough rows of both outcomes."""
+    """Return whether there are features, a single score, and enough rows of both outcomes."""
     rows = np.arange(len(problem.scores)) if rows is None else rows
     if problem.features is None or problem.groups is not None or problem.vectors is not None:
         return False
@@ -125,7 +125,7 @@ def _bound(
             n_jobs=options.n_jobs,
         )
     some = problem.take(rows)
-    assert some.features is not None  # the callers ask only where there are features
+    assert some.features is not None  # callers check is_possible
     with limited_threads(openmp=True):
         directions = cross_fitted_directions(
             some.features,

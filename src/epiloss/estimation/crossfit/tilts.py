@@ -1,8 +1,9 @@
-"""What a lower bound asks of a rule: ``d(c, q) >= t (q - c) - cost(c, t)`` for every tilt ``t``.
+"""Tilts: the functions from which lower bounds on a divergence are made.
 
-The least such cost is the convex conjugate of the divergence ``d`` in ``q - c``. A tilt is best where it
-is the difference of the slopes of ``h = -e`` at ``q`` and at ``c``: for the Brier score ``2 (q - c)``,
-for the log-loss the difference of the log-odds. Any other gives a lower bound too.
+For every tilt ``t``, ``d(c, q) >= t (q - c) - cost(c, t)``. The smallest such cost is the convex
+conjugate of the divergence ``d`` in ``q - c``. The best tilt is the difference of the slopes of
+``h = -e`` at ``q`` and at ``c``: ``2 (q - c)`` for the Brier score, and the difference of the log-odds
+for the log-loss. Any other tilt gives a lower bound as well.
 """
 
 from __future__ import annotations
@@ -16,36 +17,40 @@ from scipy.special import expit, logit
 from epiloss._typing import Floats
 from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 
-_STEEPEST = 3.0  # tilt of log-odds that is believed: 20 times the odds
-_SHARE = 0.1  # of the mean variance, that rows of nearly certain labels are taken to have in addition
-_LEAST = 0.01  # of the base rate, that a curve is kept from 0 and from 1
+_STEEPEST = 3.0  # largest plausible tilt of log-odds: a factor of 20 in the odds
+_SHARE = (
+    0.1  # fraction of the mean variance that is added to all rows, as some labels are almost certain
+)
+_LEAST = 0.01  # distance of a curve from 0 and 1, relative to the base rate
 
 
 class Tilts(ABC):
-    """How a rule prices tilts, and what a learner has to predict so that it predicts tilts."""
+    """The cost of tilts under a scoring rule, and the learning task whose predictions are tilts."""
 
-    is_even = False  # the curvature is the same for every tilt, and one without a mean costs the least
+    is_even = False  # whether the curvature is constant, so that a centred tilt has the smallest cost
 
     def inside(self, c: Floats, base_rate: float) -> Floats:
-        """Return a curve's values, kept from where the rule is too steep."""
+        """Return the values of a curve, clipped to where the scoring rule is not too steep."""
         return c
 
     def task(self, residual: Floats, c: Floats, weights: Floats | None) -> tuple[Floats, Floats | None]:
-        """Return what is to be predicted from the residuals ``Y - C``, and with which weights."""
+        """Return the target to predict, from residuals ``Y - C``, and its weights."""
         return residual, weights
 
     @abstractmethod
     def tilt(self, guess: Floats, c: Floats) -> Floats:
-        """Return the tilt that a prediction stands for."""
+        """Return the tilt for a prediction."""
 
     @abstractmethod
     def cost(self, c: Floats, t: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the cost of a tilt, its slope and its curvature in ``t``."""
+        """Return the cost of a tilt ``t``, and its first and second derivatives in ``t``."""
 
 
 @dataclass(frozen=True)
 class QuadraticTilts(Tilts):
-    """For any rule, with ``kappa(c)`` the least of ``d(c, q) / (q - c)^2``: a cost of ``t^2 / 4 kappa``.
+    """Tilts for any scoring rule, of cost ``t^2 / 4 kappa``.
+
+    ``kappa(c)`` is the minimum of ``d(c, q) / (q - c)^2`` over ``q``.
 
     Examples
     --------
@@ -57,8 +62,8 @@ class QuadraticTilts(Tilts):
     rule: ScoringRule
 
     @property
-    def is_even(self) -> bool:  # type: ignore[override]  # of some rules
-        """Tell whether the curvature is the same everywhere."""
+    def is_even(self) -> bool:  # type: ignore[override]
+        """Whether the curvature is constant, as for the Brier score."""
         return isinstance(self.rule, Brier)
 
     def tilt(self, guess: Floats, c: Floats) -> Floats:
@@ -72,7 +77,7 @@ class QuadraticTilts(Tilts):
         return slope * t / 2, slope, curvature
 
     def stiffness(self, c: Floats) -> Floats:
-        """Return ``kappa(c)``, the least of ``d(c, q) / (q - c)^2`` over ``q``, from a grid."""
+        """Return ``kappa(c)``, the minimum of ``d(c, q) / (q - c)^2`` over a grid of ``q``."""
         if self.is_even:
             return np.ones_like(c)
         grid = np.linspace(0.0025, 0.9975, 200)
@@ -84,9 +89,9 @@ class QuadraticTilts(Tilts):
 
 
 class LogTilts(Tilts):
-    """For the log-loss, tilts of the log-odds: the cost is ``log(1 - c + c e^t) - c t``.
+    """Tilts of the log-odds for the log-loss, of cost ``log(1 - c + c e^t) - c t``.
 
-    Where outcomes are rare a bound by squares would find next to nothing of what ratios tell.
+    For rare outcomes, a quadratic bound would miss almost all of the information in ratios.
 
     Examples
     --------
@@ -97,19 +102,19 @@ class LogTilts(Tilts):
     """
 
     def inside(self, c: Floats, base_rate: float) -> Floats:
-        """Keep the curve off 0 and 1, by a part of the rarer outcome's rate."""
+        """Clip the curve to a distance from 0 and 1 relative to the rate of the rarer outcome."""
         least = _LEAST * min(base_rate, 1 - base_rate)
         return np.clip(c, least, 1 - least)
 
     def task(self, residual: Floats, c: Floats, weights: Floats | None) -> tuple[Floats, Floats | None]:
-        """Return the residual in units of the label's variance, which is its weight."""
+        """Return the residual divided by the variance of the label, with the variance as weight."""
         variance = self._variance(c)
         variance = variance + _SHARE * variance.mean()
         share = variance / variance.mean()
         return residual / variance, share if weights is None else share * weights
 
     def tilt(self, guess: Floats, c: Floats) -> Floats:
-        """Return the prediction, where it can be believed."""
+        """Return the prediction, clipped to plausible values."""
         return np.clip(guess, -_STEEPEST, _STEEPEST)
 
     def cost(self, c: Floats, t: Floats) -> tuple[Floats, Floats, Floats]:
@@ -118,11 +123,11 @@ class LogTilts(Tilts):
         return np.log1p(c * np.expm1(t)) - c * t, tilted - c, tilted * (1 - tilted)
 
     def of_steps(self, steps: Floats, c: Floats) -> Floats:
-        """Return the tilts that steps of the log-odds stand for, where they can be believed."""
+        """Return the tilts for steps of the log-odds, clipped to plausible values."""
         return np.clip(steps, -_STEEPEST, _STEEPEST)
 
     def fourth(self, c: Floats) -> Floats:
-        """Return the fourth derivative of the cost of no tilt over the second."""
+        """Return the fourth derivative of the cost at 0, divided by the second."""
         return 1 - 6 * c * (1 - c)
 
     def _variance(self, c: Floats) -> Floats:
@@ -130,7 +135,7 @@ class LogTilts(Tilts):
 
 
 class ClassLogTilts(LogTilts):
-    """For one class's share of the log-loss, tilts of the logarithm: the cost is ``c (e^t - 1 - t)``.
+    """Tilts of the logarithm for one class's part of the log-loss, of cost ``c (e^t - 1 - t)``.
 
     Examples
     --------
@@ -141,17 +146,17 @@ class ClassLogTilts(LogTilts):
     """
 
     def cost(self, c: Floats, t: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the cost, as if probabilities above 1 were possible, and its derivatives."""
+        """Return the cost, which allows probabilities above 1, and its derivatives."""
         more = np.expm1(t)
         return c * (more - t), c * more, c * (more + 1)
 
     def of_steps(self, steps: Floats, c: Floats) -> Floats:
-        """Return the logarithm of the ratio of the probabilities, where it can be believed."""
+        """Return the logarithm of the ratio of probabilities, clipped to plausible values."""
         odds = np.expm1(np.clip(steps, -_STEEPEST, _STEEPEST))
         return np.asarray(np.log1p(odds) - np.log1p(c * odds), float)
 
     def fourth(self, c: Floats) -> Floats:
-        """Return 1: all derivatives are alike."""
+        """Return 1, because all derivatives are equal."""
         return np.ones_like(c)
 
     def _variance(self, c: Floats) -> Floats:
@@ -159,7 +164,7 @@ class ClassLogTilts(LogTilts):
 
 
 def tilts_of(rule: ScoringRule) -> Tilts:
-    """Return the tilts of a rule."""
+    """Return the tilts for a scoring rule."""
     if isinstance(rule, ClassLogLoss):
         return ClassLogTilts()
     return LogTilts() if isinstance(rule, LogLoss) else QuadraticTilts(rule)
