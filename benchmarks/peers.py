@@ -1,12 +1,12 @@
-"""What epiloss and its peers report of the same problems, whose truth is known.
+"""What epiloss and other packages report on the same problems with known truth.
 
     python benchmarks/peers.py
     python benchmarks/peers.py --markdown docs/peers_table.md
 
-In one process, on one thread, every tool sees the same samples. A value is the mean over the samples ±
-their standard deviation; *truth* is exact, or of the rows drawn. CPU time is that of the call alone, as
-a ratio to epiloss in its table, after a call on few rows that loads what is needed. A peer that is not
-installed is left out, and named.
+Every tool sees the same samples, in one process and on one thread. A value is the mean over the samples
+± their standard deviation; *truth* is exact, or that of the rows drawn. CPU time is that of the call
+alone, relative to epiloss in the same table, after a warm-up call on few rows. Packages that are not
+installed are left out and named.
 """
 
 from __future__ import annotations
@@ -29,28 +29,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import epiloss
 from epiloss._saving import write_text
-from epiloss._typing import Floats
 from epiloss.integrations.extraction.frameworks import import_torchvision
 from epiloss.simulate import Problem, Sample, Sigmoid
+from peer_tools import (
+    Run,
+    audited,
+    decomposed,
+    distance,
+    finds_grouping,
+    finds_miscalibration,
+    glest_loss,
+    mcgrad_repair,
+    mcgrad_test,
+    netcal_error,
+    netcal_repair,
+    own_repair,
+    probmetrics_loss,
+    probmetrics_repair,
+    torch_uncertainty_error,
+    torch_uncertainty_loss,
+)
 
 ROWS, REPETITIONS, TESTS = 10_000, 10, 60
 QUICK_ROWS, QUICK_REPETITIONS = 1_500, 2
-CLIP = 1e-6  # scores nearer to 0 and 1 trip some tools; no loss of the tables sees it
+CLIP = 1e-6  # some tools fail on scores closer to 0 and 1; the losses do not change visibly
 WARM_UP = 600
-BINS = 15
 SCALE = 1e4  # of losses in the tables
 PROBLEMS: Mapping[str, Problem] = {
     "subgroups differ": Sigmoid(perturbation="step", grouping=0.5, n_noise=3),
     "overconfident": Sigmoid(miscalibration=2.0, n_noise=3),
     "nothing wrong": Sigmoid(grouping=0.0, n_noise=3),
 }
-# what each package needs beside itself, which it does not ask for when it is installed
+# the packages that each tool needs, some of which it does not declare
 NEEDS = {
     "glest": ("glest",),
     "model-diagnostics": ("model_diagnostics",),
@@ -60,12 +75,10 @@ NEEDS = {
     "mcgrad": ("mcgrad",),
 }
 
-Run = Callable[[Sample, Sample], float]
-
 
 @dataclass(frozen=True)
 class Quantity:
-    """Something that tools report, and what it is in truth."""
+    """A quantity that tools report, and its true value."""
 
     title: str
     note: str
@@ -89,7 +102,7 @@ class Job:
 
 @dataclass
 class Measured:
-    """What a job gave on each problem's samples, with the truth of each."""
+    """The results of a job on the samples of each problem, with the truth of each sample."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
     truths: dict[str, list[float]] = field(default_factory=dict)
@@ -104,28 +117,26 @@ class Measured:
 QUANTITIES: Mapping[str, Quantity] = {
     "calibration loss": Quantity(
         "Calibration loss",
-        "E (S - C)², x 10,000. Tools that add up both classes report twice this; it was halved.",
+        "E (S - C)², x 10,000. Values of tools that sum over both classes are halved.",
         lambda problem, _: problem.truth().calibration_loss,
     ),
     "absolute error": Quantity(
         "Expected calibration error",
-        "E |S - C|, x 10,000: what the ECE estimates. epiloss has no such number, because its square is "
-        "what adds up.",
+        "E |S - C|, x 10,000, which the ECE estimates. epiloss reports it among `result.metrics`.",
         lambda _, sample: float(np.mean(np.abs(sample.scores - sample.c))),
         ranked=False,
     ),
     "grouping loss": Quantity(
         "Grouping loss",
-        "E (C - Q)², x 10,000. Lower bounds are above the truth only by chance. Tools that add up both "
-        "classes report twice this; it was halved.",
+        "E (C - Q)², x 10,000. Values of tools that sum over both classes are halved.",
         lambda problem, _: problem.truth().grouping_loss,
     ),
     "test": Quantity(
-        "Is somebody misjudged?",
-        "The share of samples in which a tool says so. Where nothing is wrong it should be at most "
-        "0.05, or 0.025 for a lower limit. MCGrad's p-value is that of the worst of many segments, not "
-        "adjusted for their number, as its documentation says; which also says that above 5 standard "
-        "deviations (sigma) a difference is significant.",
+        "Is anything wrong?",
+        "The share of samples in which a tool finds an error. Where nothing is wrong, it should be at "
+        "most 0.05, or 0.025 for a lower limit. According to its documentation, MCGrad's p-value is "
+        "that of the worst of many segments, not adjusted for their number, and a difference above 5 "
+        "standard deviations (sigma) is significant.",
         lambda problem, _: float(
             problem.truth().calibration_loss + problem.truth().grouping_loss > 1e-12
         ),
@@ -137,158 +148,10 @@ QUANTITIES: Mapping[str, Quantity] = {
     "repair": Quantity(
         "Repair",
         "E (P - Q)², x 10,000: the distance to the true probabilities, on as many new rows. The first "
-        "row is of the scores as given.",
+        "row has the original scores.",
         lambda *_: 0.0,
     ),
 }
-
-
-def audited(sample: Sample, features: bool = True, **options: Any) -> epiloss.Audit:
-    """Audit a sample."""
-    return epiloss.audit(sample.y, sample.scores, sample.X if features else None, **options)
-
-
-def distance(probabilities: Any, fresh: Sample) -> float:
-    """Return how far probabilities are from the truth, which a simulation knows."""
-    return float(np.mean((np.asarray(probabilities, float) - fresh.q) ** 2))
-
-
-def two_columns(scores: Floats) -> Any:
-    """Return the scores of both classes as a tensor."""
-    import torch
-
-    return torch.from_numpy(np.column_stack([1 - scores, scores]))
-
-
-def glest_loss(sample: Sample, _: Sample) -> float:
-    """Return the grouping loss by glest at its defaults."""
-    import glest
-
-    found = glest.GLEstimator(sample.scores, random_state=0).fit(sample.X, sample.y).metrics("brier")
-    return float(found["GL"]) / 2
-
-
-def decomposed(sample: Sample, _: Sample) -> float:
-    """Return the miscalibration of model-diagnostics' decomposition."""
-    from model_diagnostics.scoring import SquaredError, decompose
-
-    return float(
-        decompose(sample.y, sample.scores, scoring_function=SquaredError())["miscalibration"][0]
-    )
-
-
-def probmetrics_loss(calibrator: str) -> Run:
-    """Return a way to get the calibration error of probmetrics, cross-validated."""
-
-    def run(sample: Sample, _: Sample) -> float:
-        import torch
-        from probmetrics.metrics import Metrics
-
-        name = f"calib-err_brier_{calibrator}_cv-5"
-        labels = torch.from_numpy(sample.y)
-        found = Metrics.from_names([name]).compute_all_from_labels_probs(
-            labels, two_columns(sample.scores)
-        )
-        return float(found[name]) / 2
-
-    return run
-
-
-def netcal_error(sample: Sample, _: Sample) -> float:
-    """Return netcal's expected calibration error."""
-    from netcal.metrics import ECE
-
-    return float(ECE(BINS).measure(sample.scores, sample.y))
-
-
-def torch_uncertainty_error(sample: Sample, _: Sample) -> float:
-    """Return the expected calibration error of torch-uncertainty."""
-    import torch
-    from torch_uncertainty.metrics import CalibrationError
-
-    metric = CalibrationError(task="binary", num_bins=BINS, norm="l1")
-    metric.update(torch.from_numpy(sample.scores), torch.from_numpy(sample.y))
-    return float(metric.compute())
-
-
-def torch_uncertainty_loss(sample: Sample, _: Sample) -> float:
-    """Return the top label's grouping loss by torch-uncertainty, which asks glest."""
-    import torch
-    from torch_uncertainty.metrics import GroupingLoss
-
-    metric = GroupingLoss()
-    metric.estimator.random_state = 0  # which it leaves open
-    metric.update(two_columns(sample.scores), torch.from_numpy(sample.y), torch.from_numpy(sample.X))
-    return float(metric.compute()) / 2
-
-
-def as_frame(sample: Sample) -> tuple[Any, list[str]]:
-    """Return a sample as a data frame, and the names of its features."""
-    import pandas
-
-    names = [f"x{j}" for j in range(sample.X.shape[1])]
-    return pandas.DataFrame(sample.X, columns=names).assign(label=sample.y, score=sample.scores), names
-
-
-def mcgrad_test(is_found: Callable[[Any], bool]) -> Run:
-    """Return a way to ask MCGrad's multicalibration error whether a segment is misjudged."""
-
-    def run(sample: Sample, _: Sample) -> float:
-        from mcgrad.metrics import MulticalibrationError
-
-        frame, names = as_frame(sample)
-        columns = {"label_column": "label", "score_column": "score", "numerical_segment_columns": names}
-        return float(is_found(MulticalibrationError(df=frame, **columns)))
-
-    return run
-
-
-def mcgrad_repair(sample: Sample, fresh: Sample) -> float:
-    """Return the distance to the truth after MCGrad at its defaults."""
-    from mcgrad.methods import MCGrad
-
-    (frame, names), (later, _) = as_frame(sample), as_frame(fresh)
-    model = MCGrad(random_state=0).fit(frame, "score", "label", None, None, names)
-    return distance(model.predict(later, "score", None, names), fresh)
-
-
-def own_repair(method: str) -> Run:
-    """Return a way to repair by epiloss."""
-
-    def run(sample: Sample, fresh: Sample) -> float:
-        repair = epiloss.RegionRecalibrator(method).fit(sample.y, sample.scores, sample.X)
-        return distance(repair.predict(fresh.scores, fresh.X), fresh)
-
-    return run
-
-
-def netcal_repair(sample: Sample, fresh: Sample) -> float:
-    """Return the distance to the truth after beta calibration by netcal."""
-    from netcal.scaling import BetaCalibration
-
-    model = BetaCalibration().fit(sample.scores, sample.y)
-    return distance(model.transform(fresh.scores), fresh)
-
-
-def probmetrics_repair(sample: Sample, fresh: Sample) -> float:
-    """Return the distance to the truth after temperature scaling by probmetrics."""
-    from probmetrics.calibrators import get_calibrator
-
-    given, later = (np.column_stack([1 - one.scores, one.scores]) for one in (sample, fresh))
-    model = get_calibrator("temp-scaling", calibrate_with_mixture=True).fit(given, sample.y)
-    return distance(model.predict_proba(later)[:, 1], fresh)
-
-
-def finds_grouping(sample: Sample, _: Sample) -> float:
-    """Return whether the test of no grouping loss rejects."""
-    pvalue = audited(sample).grouping_loss.pvalue
-    return float(pvalue is not None and pvalue < 0.05)
-
-
-def finds_miscalibration(sample: Sample, _: Sample) -> float:
-    """Return whether the interval of the calibration loss lies above zero."""
-    low = audited(sample, False).calibration_loss.low
-    return float(low is not None and low > 0)
 
 
 def jobs() -> list[Job]:
@@ -339,25 +202,25 @@ def jobs() -> list[Job]:
 
 
 def missing(package: str | None) -> str | None:
-    """Return what is missing for a package, if something is."""
+    """Return a module that a package needs and that is not installed, or None."""
     needed = () if package is None else NEEDS[package]
     return next((one for one in needed if importlib.util.find_spec(one) is None), None)
 
 
 def quietly(run: Run, sample: Sample, fresh: Sample) -> float:
-    """Run a job without the warnings, bars and log lines that are a peer's own."""
+    """Run a job without the warnings, progress bars and log lines of the package."""
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         return run(sample, fresh)
 
 
 def clipped(sample: Sample) -> Sample:
-    """Return the sample with scores a little away from 0 and 1."""
+    """Return the sample with scores clipped away from 0 and 1."""
     return replace(sample, scores=np.clip(sample.scores, CLIP, 1 - CLIP))
 
 
 def measure(chosen: Sequence[Job], n: int, most: int) -> list[Measured]:
-    """Run every job on the same samples, in turns; ``most`` bounds their number."""
+    """Run every job on the same samples, in turns; ``most`` limits the number of samples."""
     found = [Measured() for _ in chosen]
     small, other = (
         PROBLEMS["subgroups differ"].sample(WARM_UP, random_state=seed) for seed in (998, 999)
@@ -380,7 +243,7 @@ def measure(chosen: Sequence[Job], n: int, most: int) -> list[Measured]:
 
 
 def table(quantity: str, chosen: Sequence[Job], found: Sequence[Measured]) -> list[str]:
-    """Return one table in Markdown, and who comes nearest to the truth."""
+    """Return one table in Markdown, and the tool that comes closest to the truth."""
     about = QUANTITIES[quantity]
     rows = [(job, one) for job, one in zip(chosen, found, strict=True) if job.quantity == quantity]
     if not rows:
@@ -404,9 +267,9 @@ def table(quantity: str, chosen: Sequence[Job], found: Sequence[Measured]) -> li
         nearest = []
         for name in names:
             job, one = min(rows, key=lambda pair, name=name: pair[1].error(name))  # type: ignore[misc]
-            told = f" ({job.what})" if job.what else ""
-            nearest.append(f"{name}: {job.tool}{told}, off by {about.scale * one.error(name):.1f}")
-        lines += ["", "Nearest to the truth, root mean square: " + "; ".join(nearest) + "."]
+            call = f" ({job.what})" if job.what else ""
+            nearest.append(f"{name}: {job.tool}{call}, off by {about.scale * one.error(name):.1f}")
+        lines += ["", "Closest to the truth (root mean square error): " + "; ".join(nearest) + "."]
     return [*lines, ""]
 
 
@@ -416,13 +279,13 @@ def _cell(values: Sequence[float], about: Quantity) -> str:
 
 
 def page(chosen: Sequence[Job], found: Sequence[Measured], left_out: Mapping[str, str], n: int) -> str:
-    """Return everything that was measured, in Markdown."""
+    """Return all tables in Markdown."""
     packages = sorted({job.package for job in chosen if job.package})
     lines = [
         f"Samples of {n:,} rows with 5 features, by epiloss "
         f"{epiloss.__version__}, "
         + ", ".join(f"{one} {version(one)}" for one in packages)
-        + ". CPU time is a ratio to epiloss's first row (of the ECE, to netcal's).",
+        + ". CPU times are relative to the first row of epiloss (for the ECE, of netcal).",
         "",
     ]
     lines += [
@@ -434,14 +297,14 @@ def page(chosen: Sequence[Job], found: Sequence[Measured], left_out: Mapping[str
 
 
 def main() -> None:
-    """Measure, print, and write the page's tables."""
-    parser = argparse.ArgumentParser(description="epiloss beside its peers, where the truth is known")
-    parser.add_argument("--quick", action="store_true", help="little data, to see that it runs")
+    """Measure, print the tables, and write them to the page."""
+    parser = argparse.ArgumentParser(description="Compare epiloss with other packages.")
+    parser.add_argument("--quick", action="store_true", help="little data, as a smoke test")
     parser.add_argument("--markdown", type=Path, help="also write the tables here")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     if importlib.util.find_spec("torchvision") is not None:
-        import_torchvision()  # which torch's metrics load where it is there
+        import_torchvision()  # torch's metrics import it if it is installed
     left_out = {one: reason for one in NEEDS if (reason := missing(one)) is not None}
     for name, reason in left_out.items():
         print(f"{name} is left out: {reason} is not installed", file=sys.stderr)

@@ -39,7 +39,7 @@ def check_shape(found: dict[str, list[list[str]]], peers: Any) -> None:
     for rows in found.values():
         assert rows[0] == ["tool", "", *peers.PROBLEMS, "CPU"]
         assert all(len(row) == len(rows[0]) for row in rows)
-    shares = [float(cell) for row in found["Is somebody misjudged?"][1:] for cell in row[2:5]]
+    shares = [float(cell) for row in found["Is anything wrong?"][1:] for cell in row[2:5]]
     assert all(0 <= share <= 1 for share in shares)
 
 
