@@ -2,11 +2,12 @@
 A five-minute start
 ===================
 
-How wrong are the probabilities of a model that looks fine? This page audits one, and reads the
-answer line by line.
+How wrong are the probabilities of a model that looks fine? This page audits one and explains the
+output line by line.
 
-The bundled data are 20,000 workers of the US census of 1994-95, and for each the probability that
-a plain logistic regression gives to *earns over $50,000*. The model never saw these people.
+The bundled data are 20,000 workers from the U.S. census data of 1994-95. For each of them there is the
+probability of earning over $50,000 that a plain logistic regression predicts. The model was trained on
+other people.
 """
 
 import epiloss
@@ -16,69 +17,67 @@ data = epiloss.datasets.load_census_income()
 # %%
 # One call
 # --------
-# An audit needs three things: what happened, what the model said, and what is known of each row.
-# The last may be a data frame, a dictionary of columns as here, or an array of embeddings. Words
-# are welcome.
+# An audit takes the labels, the model's scores, and the features. The features may be a data frame, a
+# dictionary of columns as here, or an array of embeddings. Columns may contain text.
 
 result = epiloss.audit(data.y, data.scores, data.X, recalibrate="isotonic")
 print(result)
 
 # %%
-# What it says
-# ------------
+# What it means
+# -------------
 # **score** is the Brier score, the mean of (probability - outcome)². Lower is better. It is the
 # sum of the three lines below it:
 #
-# - **calibration loss**: what a better map of the score alone could remove. Almost nothing: of the
-#   people scored 0.6, about six in ten do earn over $50,000. By the usual check this model is
-#   fine.
-# - **grouping loss**: what remains wrong *inside* groups of equal score, because some people there
-#   have a higher chance and some a lower one, and the score does not tell them apart. It is
-#   estimated by models that learn from all columns which people the score gets wrong, and are
-#   tested on others. Recalibrating does not cure it: the second column is after isotonic
-#   recalibration.
-# - **remainder**: the noise that no model could remove, and the grouping loss that was not seen.
+# - **calibration loss**: what recalibration could remove. It is almost zero: of the people scored
+#   0.6, about six in ten earn over $50,000. By the usual check this model is fine.
+# - **grouping loss**: the error that remains *within* groups of equal scores, because some of these
+#   people have a higher probability than others and the score does not distinguish them. It is
+#   estimated by models that learn from all columns for whom the score is wrong, and that are evaluated
+#   on other people. Recalibration does not reduce it, as the second column shows, which is after
+#   isotonic recalibration.
+# - **remainder**: the noise that no model could remove, and the grouping loss that was not found.
 #
-# Below it stands how sure that is. **At least** so much is there, with 95% confidence; the p-value
-# says that it is no accident. **At most** so much could be there, whatever the columns do not tell.
-# A part of it is found **by the regions** into which people of about equal score are split.
+# The block **grouping loss** says how certain this is: a **lower limit** that holds with 95%
+# confidence, with the p-value of the test that there is no grouping loss; an **upper limit**, however
+# much the columns fail to show; and the **smallest detectable** loss, which an audit of these data
+# would find with a power of 80%. A part of the loss is **explained by the regions** into which people
+# with similar scores are divided.
 #
-# The **segments** are the groups of people that the scores get wrong, in words.
+# The **segments** are groups of people for whom the scores are wrong.
 #
-# The last sentences are the **verdict**: what to do, how large the loss is, and whom it hits most.
-# :doc:`Its rule </verdict>` is a table of four lines.
+# The last sentences are the **verdict**: what to do, how large the loss is, and whom it affects most.
+# :doc:`The verdict </verdict>` follows a documented rule.
 #
-# Numbers, not print
-# ------------------
-# Everything that is printed is an attribute. Estimates carry their uncertainty.
+# Numbers instead of text
+# -----------------------
+# Everything that is printed is also an attribute. Estimates carry their uncertainty.
 
 loss = result.grouping_loss
 print(f"grouping loss {loss:.5f}, standard error {loss.stderr:.5f}, p = {loss.pvalue:.2g}")
-print(
-    f"probabilities are off by {100 * loss.value**0.5:.0f} points, root mean square, inside level sets"
-)
+print(f"at equal scores, probabilities vary by {100 * loss.value**0.5:.0f} points (root mean square)")
 
 # %%
-# Where
-# -----
-# Segments hold people of all scores. Their ``rate`` is compared with ``expected``, the rate of all
-# people with the same scores. They were found and measured on different people, and the gaps are
-# adjusted for the search: :doc:`what is told is on average true </segments>`.
+# Where the model is wrong
+# ------------------------
+# Segments contain people with any score. Their ``rate`` is compared with ``expected``, the rate of all
+# people with the same scores. The gaps and p-values are adjusted for the search;
+# :doc:`the page on segments </segments>` measures how accurate they are.
 
 print(result.segments)
 
 # %%
-# A picture
-# ---------
-# :doc:`How to read it <plot_03_reading>` has a page of its own.
+# The grouping diagram
+# --------------------
+# :doc:`Another page <plot_03_reading>` explains how to read it.
 
 result.plot()
 
 # %%
-# A page to send around
-# ---------------------
-# ``to_html`` writes one file that needs nothing else: the verdict, the ledger, the segments, and the
-# diagram with a tooltip on each point. ``to_json`` writes the same for programs.
+# A report
+# --------
+# ``to_html`` writes a self-contained file with the verdict, the losses, the segments, and the diagram
+# with a tooltip on each point. ``to_json`` writes the same for programs.
 
 import tempfile
 from pathlib import Path
@@ -90,14 +89,14 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"report {report.stat().st_size / 1000:.0f} kB, JSON {numbers.stat().st_size / 1000:.0f} kB")
 
 # %%
-# The same without Python
-# -----------------------
+# On the command line
+# -------------------
 # .. code-block:: none
 #
-#     epiloss demo                                                  # this page
-#     epiloss audit predictions.parquet --label y --score p         # other columns are the features
+#     epiloss demo                                                  # the audit of this page
+#     epiloss audit predictions.parquet --label y --score p         # all other columns are features
 #     epiloss audit predictions.csv --label y --score p --report report.html
 #
-# :doc:`The command line </command_line>` has the rest.
+# :doc:`The command line </command_line>` describes all commands.
 #
-# Next: :doc:`what calibration hides <plot_02_hidden>`, and why.
+# Next: :doc:`what calibration hides <plot_02_hidden>`.

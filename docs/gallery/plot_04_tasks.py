@@ -1,9 +1,9 @@
 """
-Which task, and which rule
-==========================
+Tasks and scoring rules
+=======================
 
-A prediction of several classes can be held to more than one claim. The *task* says which; the
-*rule* says how an error is counted. The result names both.
+Predictions for several classes can be audited in more than one way. The *task* says which claim of the
+predictions is audited, and the *scoring rule* how errors are measured. The result names both.
 """
 
 import numpy as np
@@ -17,21 +17,22 @@ from epiloss.simulate import MultiClass, Sigmoid
 # Four tasks
 # ----------
 # +---------------+-----------------------------------------------+-------------------------------------+
-# | ``task``      | what is claimed                               | use it for                          |
+# | ``task``      | claim                                         | use it for                          |
 # +===============+===============================================+=====================================+
-# | ``binary``    | the score is the chance of the positive class | two classes; the default there      |
+# | ``binary``    | the score is the probability of the positive  | two classes (the default)           |
+# |               | class                                         |                                     |
 # +---------------+-----------------------------------------------+-------------------------------------+
-# | ``top-label`` | the highest score is the chance that the      | "can I trust this answer?"; the     |
-# |               | predicted class is right                      | default for more than two classes   |
+# | ``top-label`` | the highest score is the probability that the | "can I trust this answer?"; the     |
+# |               | predicted class is correct                    | default for more than two classes   |
 # +---------------+-----------------------------------------------+-------------------------------------+
-# | ``classwise`` | each column is the chance of its class        | probabilities that are used one by  |
-# |               |                                               | one, as costs or priors             |
+# | ``classwise`` | each column is the probability of its class   | probabilities that are used one by  |
+# |               |                                               | one, such as risks                  |
 # +---------------+-----------------------------------------------+-------------------------------------+
-# | ``joint``     | the whole row is right, given the whole row   | few classes and many rows           |
+# | ``joint``     | the whole vector is right, given the vector   | few classes and many rows           |
 # +---------------+-----------------------------------------------+-------------------------------------+
 #
-# Labels may be numbers, booleans, strings or one-hot rows. For strings the columns of ``y_prob`` are the
-# labels in order, unless ``classes=`` says otherwise.
+# Labels may be numbers, booleans, strings or one-hot rows. If they are strings, the columns of
+# ``y_prob`` belong to the sorted labels, unless ``classes=`` says otherwise.
 
 problem = MultiClass(n_classes=3)
 sample = problem.sample(8_000)
@@ -46,19 +47,19 @@ for task in ("top-label", "classwise", "joint"):
             "task": result.task,
             "score": f"{result.score:.4f}",
             "calibration loss": f"{result.calibration_loss:z.4f}",
-            "grouping loss, at least": f"{result.grouping_loss:.4f}",
-            "in truth": f"{exact.grouping_loss:.4f}",
+            "grouping loss": f"{result.grouping_loss:.4f}",
+            "true grouping loss": f"{exact.grouping_loss:.4f}",
         }
     )
 pd.DataFrame(rows).set_index("task")
 
 # %%
-# Classwise and joint losses are sums over the classes, so they are on another scale than the top
-# label's: compare a task with itself. Of the joint task, bins are cells of the simplex and soon
-# hold few rows.
+# Classwise and joint losses are sums over the classes, so they are on a different scale than those of
+# the top label; do not compare losses between tasks. In the joint task, level sets are cells of the
+# simplex, which contain few rows each.
 #
-# By class
-# --------
+# Results by class
+# ----------------
 # The tables of a classwise audit have a column ``class``.
 
 result = epiloss.audit(names[sample.y], sample.scores, sample.X, task="classwise")
@@ -66,13 +67,12 @@ worst = result.worst_regions(3).to_pandas()
 worst[["class", "rule", "n", "score_mean", "expected", "label_mean"]].round(3)
 
 # %%
-# Two rules, and your own
-# -----------------------
-# ``rule="brier"`` counts (p - y)² and is the default: bounded, and its square root reads as points
-# of probability. ``rule="log"`` counts the log-loss, which is what networks are trained on; it
-# weighs errors near 0 and 1 heavily, and is infinite where a score of 0 or 1 is wrong. On this
-# scale a binary Brier score is as in scikit-learn; sums over both classes, as some papers report,
-# are twice that.
+# Scoring rules
+# -------------
+# ``rule="brier"``, the default, is the mean of (p - y)². It is bounded, and the square root of a loss is
+# an error of probabilities. ``rule="log"`` is the log-loss, which networks are trained on. It weighs
+# errors near 0 and 1 heavily, and is infinite if a score of 0 or 1 is wrong. A binary Brier score is on
+# the scale of scikit-learn; papers that sum over both classes report twice that.
 
 binary = Sigmoid(perturbation="step", miscalibration=1.5)
 data = binary.sample(6_000)
@@ -80,14 +80,14 @@ for rule in ("brier", "log"):
     one = epiloss.audit(data.y, data.scores, data.X, rule=rule)
     exact = binary.truth(rule)
     print(
-        f"{rule:6} calibration loss {one.calibration_loss:z.4f}, in truth {exact.calibration_loss:.4f}"
+        f"{rule:6} calibration loss {one.calibration_loss:z.4f}, true value {exact.calibration_loss:.4f}"
     )
-    print(f"{rule:6} grouping loss >= {one.grouping_loss:.4f}, in truth {exact.grouping_loss:.4f}")
+    print(f"{rule:6} grouping loss {one.grouping_loss:.4f}, true value {exact.grouping_loss:.4f}")
 
 # %%
-# A proper scoring rule is given by its entropy, any concave function on [0, 1]. Everything else
-# (the loss, the divergence, what is taken off for noise) follows from it. Here an error at low
-# probabilities counts more than one at high probabilities.
+# A proper scoring rule is defined by its entropy, any concave function on [0, 1]; the loss, the
+# divergence and the corrections for noise follow from it. In this example, errors at low probabilities
+# count more than errors at high probabilities.
 
 
 def rare(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -96,20 +96,21 @@ def rare(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 own = epiloss.ScoringRule.from_entropy(rare, name="rare events")
 result = epiloss.audit(data.y, data.scores, data.X, rule=own)
-print(f"{result.rule}: grouping loss >= {result.grouping_loss:.4f}")
-print(f"in truth {binary.truth(own).grouping_loss:.4f}")
+print(f"{result.rule}: grouping loss {result.grouping_loss:.4f} (a lower bound)")
+print(f"true value {binary.truth(own).grouping_loss:.4f}")
 
 # %%
-# Several labels a row
-# --------------------
-# Where each row was judged by several people, or measured again, the grouping loss is no longer
-# bounded from one side: agreement between the judges shows the noise, so that what remains can be
-# measured. Pass a column for each judge; NaN where one is missing.
+# Several labels per row
+# ----------------------
+# If each row was rated by several people, or measured several times, the agreement between the ratings
+# shows how noisy they are, and the grouping loss can be measured directly. Pass one column for each
+# rater, with NaN for missing ratings.
 
-judges = np.random.default_rng(0).random((6_000, 3)) < data.q[:, None]
-result = epiloss.audit(judges.astype(float), data.scores)
-print(f"grouping loss {result.grouping_loss:.4f}, in truth {binary.truth().grouping_loss:.4f}")
-print(f"irreducible   {result.irreducible_loss:.4f}, in truth {binary.truth().irreducible_loss:.4f}")
+ratings = np.random.default_rng(0).random((6_000, 3)) < data.q[:, None]
+result = epiloss.audit(ratings.astype(float), data.scores)
+truth = binary.truth()
+print(f"grouping loss    {result.grouping_loss:.4f}, true value {truth.grouping_loss:.4f}")
+print(f"irreducible loss {result.irreducible_loss:.4f}, true value {truth.irreducible_loss:.4f}")
 
 # %%
-# This one needs no features at all: it looks at nothing but scores and labels.
+# This needs no features, only scores and labels.
