@@ -75,7 +75,7 @@ CASES = {
     ),
     "logits": Case(
         LOGITS,
-        ("must lie in [0, 1]", "column 'p'", "row ", "looks like logits", "logits=True"),
+        ("must lie in [0, 1]", "column 'p'", "row ", "look like logits", "logits=True"),
         "DataError",
     ),
     "logits, converted": Case(
@@ -98,7 +98,7 @@ CASES = {
     "one-hot": Case({**TWO, "y": np.eye(2)[Y]}, scores=("p0", "p1"), resplit=True, like="plain"),
     "texts without a positive class": Case(
         {**PLAIN, "y": np.array(["no", "yes"])[Y]},
-        ("where labels are texts, got 'no', 'yes'", "pos_label="),
+        ("when labels are strings and there is one score column, got labels 'no', 'yes'", "pos_label="),
         "OptionError",
     ),
     "texts with a positive class": Case(
@@ -114,7 +114,7 @@ CASES = {
     ),
     "copied rows": Case(
         {name: np.tile(part, 2) for name, part in PLAIN.items()},
-        ("about 50% of the rows are copies of others", "intervals are too narrow"),
+        ("about 50% of the rows are duplicates of others", "intervals are too narrow"),
     ),
     "missing features": Case({**PLAIN, "a": changed(A, {3: np.nan, 333: np.nan})}),
     "infinite features": Case(

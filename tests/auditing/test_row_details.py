@@ -242,7 +242,7 @@ def test_display_takes_texts_tables_and_images(tmp_path: Path) -> None:
     assert missing is not None
     with pytest.raises(epiloss.DataError, match="cannot read"):
         missing.thumbnail(0)
-    with pytest.raises(epiloss.DataError, match="one entry for each of the 3 rows, got 2"):
+    with pytest.raises(epiloss.DataError, match="one value for each of the 3 rows, got 2"):
         read_display(["a", "b"], problem)
     assert read_display(None, problem) is None
 

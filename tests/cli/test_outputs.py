@@ -231,7 +231,7 @@ def test_a_standard_input_that_is_closed_is_told() -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert done.stderr == (
-        "epiloss: the standard input is closed. Pipe a table into it, or name a file.\n"
+        "epiloss: standard input is closed. Pipe a table into it, or pass a file.\n"
     )
 
 
@@ -268,5 +268,5 @@ def test_a_spreadsheet_is_refused_with_a_remedy(name: str, run: Any) -> None:
     assert code == 4
     assert words in said
     assert run("audit", name, "data.csv", *AUDIT[2:])[0] == 4
-    with pytest.raises(DataError, match="is no table"):
+    with pytest.raises(DataError, match="is not a table"):
         epiloss.audit_table(name, label="y", score="p")

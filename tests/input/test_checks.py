@@ -92,7 +92,7 @@ def test_one_score_column_with_texts_as_labels_needs_the_positive_class() -> Non
 
 def test_the_order_of_text_classes_is_told_unless_it_was_given() -> None:
     labels = np.array(["a", "b", "c"])[Y3]
-    told = "the score columns are of 'a', 'b', 'c', in this order; pass classes= to change."
+    told = "the score columns are taken to be 'a', 'b', 'c', in this order; pass classes= to change."
     assert told in read(labels, P3).remarks
     assert told not in read(labels, P3, classes=["a", "b", "c"]).remarks
 
@@ -146,7 +146,10 @@ def test_constant_scores_are_one_level_set_and_remarked_on() -> None:
 def test_weights_that_leave_few_rows_are_remarked_on() -> None:
     weights = np.where(np.arange(N) == 3, 1e6, 1.0)
     said = [one for one in read(sample_weight=weights).remarks if "uneven" in one]
-    assert said == ["weights are so uneven that 24 rows are worth 1: standard errors rest on few rows."]
+    assert said == [
+        "the weights are very uneven: 24 rows have an effective sample size of 1, so standard errors "
+        "rest on few rows."
+    ]
     assert not any("uneven" in one for one in read(sample_weight=1 + S).remarks)
 
 
@@ -197,8 +200,8 @@ def copies(n: int, seed: int) -> tuple[Any, Any, Any]:
 def test_the_share_of_copied_rows_is_told(n: int, share: float) -> None:
     y, scores, X = copies(round(n * (1 - share)), 0)
     rows = np.concatenate([np.arange(len(y)), np.arange(n - len(y))])
-    said = [one for one in read(y[rows], scores[rows], X[rows]).remarks if "copies" in one]
-    assert not any("copies" in one for one in read(y, scores, X).remarks)
+    said = [one for one in read(y[rows], scores[rows], X[rows]).remarks if "duplicates" in one]
+    assert not any("duplicates" in one for one in read(y, scores, X).remarks)
     if n * share < 50:  # too few to tell from chance
         assert said == []
         return
@@ -211,17 +214,17 @@ def test_rows_that_are_alike_by_chance_are_no_copies() -> None:
     X = g.integers(0, 3, (5_000, 3)).astype(float)
     scores = (1 + X.sum(axis=1)) / 8
     y = (g.random(5_000) < scores).astype(int)
-    assert not any("copies" in one for one in read(y, scores, X).remarks)
+    assert not any("duplicates" in one for one in read(y, scores, X).remarks)
     twice = np.tile(np.arange(5_000), 2)
     # of rows that are alike anyway, copies are not told: their labels differ as chance has it
-    assert not any("copies" in one for one in read(y[twice], scores[twice], X[twice]).remarks)
+    assert not any("duplicates" in one for one in read(y[twice], scores[twice], X[twice]).remarks)
 
 
 def test_copies_in_clusters_are_accounted_for() -> None:
     y, scores, X = copies(500, 0)
     rows = np.tile(np.arange(500), 2)
     problem = read(y[rows], scores[rows], X[rows], clusters=rows)
-    assert not any("copies" in one for one in problem.remarks)
+    assert not any("duplicates" in one for one in problem.remarks)
 
 
 def test_the_task_is_chosen_by_the_columns_and_told() -> None:
@@ -380,21 +383,24 @@ REFUSED = {
     "infinite score": ((Y, with_value(S, 5, INF)), ("finite", "inf at row 5", "between 0 and 1")),
     "logits": ((Y, 6 * S - 3), ("[0, 1]", "row 0", "20 rows in all", "logits=True")),
     "just outside": ((Y, with_value(S, 5, 1.0001)), ("[0, 1]", "1.0001 at row 5")),
-    "class logits": ((Y3, np.log(P3)), ("column 0", "looks like logits", "logits=True")),
+    "class logits": ((Y3, np.log(P3)), ("column 0", "look like logits", "logits=True")),
     "text score": ((Y, np.where(S > 0.5, "high", "0.1")), ("numbers", "'high'", "robabilities")),
     "row sums": ((Y3, P3 * 0.9), ("sum to 1", "0.9 at row 0", "Normalise")),
     "three dimensions": ((Y, S[:, None, None]), ("(n, K)", "(24, 1, 1)")),
     "lengths": ((Y[:-1], S), ("y_prob", "y_true", "24 and 23", "same rows")),
     "lengths of X": ((Y, S, np.ones((N + 1, 2))), ("y_prob", "X", "24 and 25")),
-    "one class": ((np.ones(N, int), S), ("two classes", "1 in all 24 rows", "take more rows")),
+    "one class": (
+        (np.ones(N, int), S),
+        ("two classes", "1 in all 24 rows", "add rows of another class"),
+    ),
     "one text class": ((["a"] * N, S), ("two classes", "'a'")),
     "empty": (([], []), ("at least one row", "got none")),
     "empty table": (([], np.empty((0, 3))), ("at least one row", "got none")),
-    "three labels": ((Y3, S), ("at most 2", "got 3", "[0, 1, 2]", "one column per class")),
+    "three labels": ((Y3, S), ("at most 2", "got 3", "[0, 1, 2]", "one score column per class")),
     "four labels of three": ((np.arange(N) % 4, P3), ("at most 3", "got 4", "[0, 1, 2, 3]")),
     "missing label": ((with_value(Y, 5, NAN), S), ("missing", "row 5", "drop_missing")),
     "none label": ((with_value(Y, 5, None), S), ("missing", "row 5", "drop_missing")),
-    "mixed labels": ((np.array(["a", 1], object)[Y], S), ("one kind", "'a'", "Convert")),
+    "mixed labels": ((np.array(["a", 1], object)[Y], S), ("one type", "'a'", "Convert")),
     "wide labels": ((np.eye(3)[Y3], S), ("one label per row", "(24, 3)")),
     "two ones": ((np.ones((N, 3)), P3), ("single 1", "row 0")),
     "soft labels": ((P3, P3), ("single 1", "row 0", "class labels")),

@@ -126,7 +126,7 @@ def test_names_of_something_else_are_an_error_in_a_line(labels: Any, names: Any,
     assert "\n" not in said
     assert "must be named after the classes" in said
     assert repr(str(names[0])) in said
-    assert said.endswith("Rename them, or pass an array whose columns are in the order of the classes.")
+    assert said.endswith("Rename them, or pass an array with the columns in the order of the classes.")
 
 
 def test_classes_that_the_user_names_count_unless_columns_are_named_in_another_order(table: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 import epiloss
 from epiloss import DataError
 from epiloss.input.features import Features
-from epiloss.partition.descriptions import Step, rule_of
+from epiloss.partition.descriptions import Step, describe
 from epiloss.partition.thresholds import shown_number
 from epiloss.repair.saved import as_plain
 from epiloss.sources.arrow import FeatureColumns
@@ -179,7 +179,7 @@ def test_drift_sees_none_where_only_the_make_of_dates_changed(form: Any) -> None
 def test_moments_and_numbers_are_not_held_against_each_other() -> None:
     when, y, scores = _problem(0)
     repair = epiloss.RegionRecalibrator().fit(y, scores, {"when": when})
-    with pytest.raises(DataError, match=r"'when'.*got numbers in one and moments in the other"):
+    with pytest.raises(DataError, match=r"'when'.*got numbers in one and datetimes in the other"):
         repair.predict(scores, {"when": np.arange(len(y))})
     nothing = np.full(len(y), np.nan)
     assert len(repair.predict(scores, {"when": nothing})) == len(y)
@@ -188,14 +188,14 @@ def test_moments_and_numbers_are_not_held_against_each_other() -> None:
 @pytest.mark.parametrize("name", [name for name, (_, expected) in MAKES.items() if expected == AT_NOON])
 def test_moments_are_shown_as_such(name: str) -> None:
     steps = [Step(0, False, 1_706_702_400_000_000.0, left=False, missing_left=True)]
-    rule = rule_of(steps, Features.read({"when": MAKES[name][0]}))
+    rule = describe(steps, Features.read({"when": MAKES[name][0]}))
     assert str(rule) == "when > 2024-01-31T12:00:00"
 
 
 @pytest.mark.parametrize("name", ["numpy days", "dates", "polars dates", "arrow date32", "periods"])
 def test_dates_are_shown_as_days(name: str) -> None:
     steps = [Step(0, False, 1_706_702_400_000_000.0, left=False, missing_left=True)]
-    assert str(rule_of(steps, Features.read({"when": MAKES[name][0]}))) == "when is after 2024-01-31"
+    assert str(describe(steps, Features.read({"when": MAKES[name][0]}))) == "when is after 2024-01-31"
 
 
 def test_durations_are_shown_in_days_or_hours() -> None:
@@ -205,7 +205,7 @@ def test_durations_are_shown_in_days_or_hours() -> None:
         Step(0, False, 7_200e6, left=False, missing_left=False),
         Step(1, False, 5_400e6, left=True, missing_left=False),
     ]
-    assert str(rule_of(steps, features)) == "2 hours < stay <= 5.875 days and at <= 01:30:00"
+    assert str(describe(steps, features)) == "2 hours < stay <= 5.875 days and at <= 01:30:00"
     shown = [shown_number(1e6 * one, "timedelta64[us]") for one in (86_400, 90, 0, -3_600, 0.25)]
     assert shown == ["1 day", "1.5 minutes", "0 seconds", "-1 hours", "0.25 seconds"]
     assert shown_number(2.0, "timedelta64[D]") == "2 days"

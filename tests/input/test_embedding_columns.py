@@ -92,8 +92,8 @@ def test_lists_of_different_lengths_are_an_error_that_names_the_row() -> None:
             with pytest.raises(DataError) as caught:
                 Features.read(X)
             assert str(caught.value) == (
-                "lists in column 'text' of X must be equally long, got 2 numbers at row 7 and 3 numbers "
-                "at row 0. Pad or cut them."
+                "lists in column 'text' of X must have equal lengths, got 2 numbers at row 7 and 3 "
+                "numbers at row 0. Pad or truncate them."
             )
 
 

@@ -48,7 +48,9 @@ def test_a_column_of_lists_holds_the_scores_of_all_classes(name: str) -> None:
 
 def test_lists_of_different_lengths_are_told_with_the_row() -> None:
     scores = pd.Series([*SCORES.tolist()[:-1], [0.5, 0.5]])
-    with pytest.raises(epiloss.DataError, match=r"equally long, with 3 .* got \[0.5, 0.5\] at row 399"):
+    with pytest.raises(
+        epiloss.DataError, match=r"must have the 3 scores of the first .* got \[0.5, 0.5\] at row 399"
+    ):
         audit(Y, scores, X)
 
 

@@ -63,7 +63,7 @@ def test_segments_are_told_by_words(rows: dict[str, Any]) -> None:
     assert result.grouping_loss.low is not None
     assert result.grouping_loss.low > 0
     assert "which of 13 frequent words" in str(result)
-    assert "column 'id' has 3,000 texts in 3,000 rows, too many" in str(result)
+    assert "column 'id' has 3,000 distinct strings in 3,000 rows, too many" in str(result)
 
 
 def test_without_texts_there_is_no_grouping_loss_to_see(rows: dict[str, Any]) -> None:

@@ -289,7 +289,7 @@ def test_a_data_set_with_embeddings_and_named_classes_is_audited() -> None:
 def test_a_data_set_without_types_and_missing_patches_are_told() -> None:
     datasets = pytest.importorskip("datasets", reason="Hugging Face data sets")
     untyped = datasets.IterableDataset.from_generator(lambda: iter([{"label": 1, "score": 0.5}]))
-    with pytest.raises(DataError, match="types must be known"):
+    with pytest.raises(DataError, match="must have column types"):
         audit_table(untyped, label="label", score="score")
     types = {"label": datasets.Value("int64"), "score": datasets.Value("float64")}
     features = datasets.Features({**types, "patch": datasets.Array2D((1, 2), "float32")})

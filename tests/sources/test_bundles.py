@@ -56,7 +56,7 @@ def test_bundles_hold_the_same_rows_in_the_same_order(ending: str, tmp_path: Pat
 def test_batches_of_a_bundle_are_joined_up_to_the_usual_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundles, "_LEAST_BUNDLES", 1)
+    monkeypatch.setattr(bundles, "_MIN_BUNDLES", 1)
     (whole,) = bundled(write_files(tmp_path)).parts
     assert isinstance(whole, Bundle)
     assert len(list(whole.batches(COLUMNS))) == 1

@@ -42,14 +42,14 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "ragged further on": (late("1,0.5,3,a,b\n"), "got 5 in line 80,002"),
     "an open quote": (
         late('1,0.5,3,"a\n') + ROWS * 200,
-        "lines of it in one text.*Close the quotes",
+        "lines of the file in one cell.*Close the quotation mark",
     ),
     "latin-1": (
         GOOD.replace("a", "é", 3).encode("latin-1"),
-        r"UTF-8, and is not .line 2.*iconv -f LATIN1",
+        r"UTF-8, got other bytes .line 2.*iconv -f LATIN1",
     ),
-    "latin-1 further on": (late("1,0.5,3,é\n").encode("latin-1"), "UTF-8, and is not .line 80,002"),
-    "latin-1 names": (GOOD.replace("text", "été").encode("latin-1"), "UTF-8, and is not .line 1"),
+    "latin-1 further on": (late("1,0.5,3,é\n").encode("latin-1"), "UTF-8, got other bytes .line 80,002"),
+    "latin-1 names": (GOOD.replace("text", "été").encode("latin-1"), "UTF-8, got other bytes .line 1"),
     "utf-16": (GOOD.encode("utf-16"), "UTF-16.*iconv -f UTF-16"),
     "utf-16 without a mark": (GOOD.encode("utf-16-le"), "UTF-16.*iconv -f UTF-16"),
     "repeated names": (GOOD.replace("text", "x"), "distinct names, got 'x' twice"),
@@ -60,7 +60,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "feather of version 1": (b"FEA1\0\0\0\0" + bytes(64), "Feather file of version 1.*Parquet"),
     "a pickle": (b"\x80\x04\x95\x10", "a pickle, which can run code"),
     "an array": (b"\x93NUMPY\x01\0v\0{'descr'", "numpy.savez"),
-    "bytes": (bytes(range(256)), "no table"),
+    "bytes": (bytes(range(256)), "is not a table: it is a binary file"),
     "half a parquet file": (b"PAR1" + bytes(100), "cannot be read"),
     "another column": (GOOD.replace("p,", "prob,", 1), "score must name a column"),
 }

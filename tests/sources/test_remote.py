@@ -184,7 +184,7 @@ def test_the_command_line_takes_a_file_address_and_does_not_overwrite_it(tmp_pat
 
 @pytest.mark.parametrize("address", ["file://elsewhere/a.csv", "file://", "file:///"])
 def test_a_file_address_without_a_path_is_refused(address: str) -> None:
-    with pytest.raises(epiloss.DataError, match="file:// must be followed by a path from the root"):
+    with pytest.raises(epiloss.DataError, match="file:// must be followed by an absolute path"):
         audit(address)
 
 
@@ -317,7 +317,7 @@ def test_a_server_that_does_not_answer_is_told(server: Server) -> None:
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_a_file_that_is_cut_off_is_told(name: str, server: Server) -> None:
     server.cut = True
-    with pytest.raises(epiloss.DataError, match=r"cannot be fetched|was cut off"):
+    with pytest.raises(epiloss.DataError, match=r"cannot be fetched|is incomplete"):
         audit(f"{server.address}/{name}")
 
 
@@ -339,7 +339,7 @@ def test_a_full_disk_is_told_and_nothing_is_left(
 
     source = open_files(f"{server.address}/t.csv")
     monkeypatch.setattr(remote._file_system("http"), "get_file", full)
-    with pytest.raises(epiloss.DataError, match=r"no room for .*t\.csv of .* bytes.*set TMPDIR"):
+    with pytest.raises(epiloss.DataError, match=r"no space left for .*t\.csv of .* bytes.*set TMPDIR"):
         list(source.parts[0].batches(["y"]))
     assert not list(scratch.iterdir())
 
@@ -377,9 +377,11 @@ def test_a_database_must_be_on_this_machine(server: Server) -> None:
     path = Path(server.RequestHandlerClass.keywords["directory"], "a.db")  # type: ignore[attr-defined]
     with closing(sqlite3.connect(path)) as opened:
         opened.execute("CREATE TABLE t (a)")
-    with pytest.raises(epiloss.DataError, match="a database must be a file of this machine"):
+    with pytest.raises(epiloss.DataError, match="a database must be a local file"):
         audit(f"{server.address}/a.db", sql="SELECT * FROM t")
-    with pytest.raises(epiloss.DataError, match=r"must be a file of this machine\. Save it"):
+    with pytest.raises(
+        epiloss.DataError, match=r"must be a local file, got the SQLite database .*Save it"
+    ):
         audit(f"{server.address}/a.db")
 
 
@@ -503,7 +505,7 @@ def test_a_bucket_that_there_is_not_is_told(bucket: str) -> None:
 
 @pytest.mark.parametrize("name", ["delta", "delta/part.parquet", "delta/*.parquet"])
 def test_files_of_a_table_with_a_log_are_not_read_past_it(name: str, bucket: str) -> None:
-    with pytest.raises(epiloss.DataError, match="is a Delta, Iceberg or Hudi table"):
+    with pytest.raises(epiloss.DataError, match="is a remote Delta, Iceberg or Hudi table"):
         audit(f"{bucket}/{name}")
 
 

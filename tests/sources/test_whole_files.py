@@ -108,7 +108,7 @@ def test_lists_of_one_length_are_a_matrix(tmp_path: Path) -> None:
 )
 def test_a_missing_list_is_refused_and_never_moves_the_rows_below_it(kind: Any, tmp_path: Path) -> None:
     table = pa.table({"e": pa.array([[1.0, 2.0], None, [3.0, 4.0]], kind)})
-    with pytest.raises(DataError, match="'e' must hold lists of one length, none missing"):
+    with pytest.raises(DataError, match="'e' must hold lists of one length without missing rows"):
         read_file(saved(tmp_path, as_bytes(parquet.write_table, table)))
 
 

@@ -35,8 +35,8 @@ def test_the_result_says_what_was_learned_on_a_sample_and_that_all_rows_were_jud
     assert expected["method"] == "twin"
     told = next(one["text"] for one in expected["remarks"] if one["code"] == "sampled")
     n_sample = told.split("a sample of ")[1].split(" ")[0]
-    assert f"of {N:,} rows, all of them counted and judged by models that had not seen them" in told
-    assert "the models of the headline on all of it" in told
+    assert f"all {N:,} rows were evaluated, with a sample of {n_sample} in memory; regions" in told
+    assert "the models of the headline were learned on the sample; standard errors" in told
     assert (
         f"learned on a sample of {n_sample} rows, evaluated on all {N:,})" in expected["recommendation"]
     )

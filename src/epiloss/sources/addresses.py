@@ -1,4 +1,4 @@
-"""Addresses: which names are files of this machine, which are elsewhere, and what is shown of them."""
+"""Addresses: distinguishing local paths from remote addresses, and hiding secrets in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 def local_name(name: Any) -> Any:
-    """Return the path that ``file://`` stands for; all other names as they are.
+    """Return the path of a ``file://`` address; other names unchanged.
 
     Examples
     --------
@@ -27,15 +27,13 @@ def local_name(name: Any) -> Any:
     parts = urlsplit(name)
     if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
         raise DataError(
-            printable(
-                f"file:// must be followed by a path from the root, got {name!r}. Use file:///PATH."
-            )
+            printable(f"file:// must be followed by an absolute path, got {name!r}. Use file:///PATH.")
         )
     return url2pathname(name[len("file://") + len(parts.netloc) :])
 
 
 def is_remote(name: str | os.PathLike[str]) -> bool:
-    """Tell whether a name is an address elsewhere; refuse those of kinds that are not read.
+    """Return whether a name is a remote address; raise an error if its scheme is not supported.
 
     Examples
     --------
@@ -58,7 +56,7 @@ def is_remote(name: str | os.PathLike[str]) -> bool:
 
 
 def shown(address: str) -> str:
-    """Return an address without what may be secret in it: a password, and all that follows a ``?``.
+    """Return an address without possible secrets: the user, the password and the query.
 
     Examples
     --------
@@ -71,7 +69,7 @@ def shown(address: str) -> str:
 
 
 def without_secrets(text: str, address: str) -> str:
-    """Return what somebody says of an address, without what may be secret in it."""
+    """Return a message about an address without the address's secrets."""
     parts = urlsplit(address)
     user, _, _ = parts.netloc.rpartition("@")
     for secret in (address, parts.query, user, *user.split(":")[1:]):

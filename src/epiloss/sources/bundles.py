@@ -1,4 +1,4 @@
-"""Many small files are read together: what each costs by itself is more than what its rows cost."""
+"""Bundles of small files: they are read together, because each part has an overhead."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from epiloss.sources.arrow import arrow
 from epiloss.sources.base import Part, Source, batch_rows, count_rows
 from epiloss.sources.files import FilePart
 
-_LEAST_BUNDLES = 64  # that many files make, so that workers share them evenly
-_MOST_BYTES = 2**22  # that are stored in the files of a bundle
+_MIN_BUNDLES = 64  # so that workers share them evenly
+_MAX_BYTES = 2**22  # stored size of a bundle
 
 
 @dataclass(frozen=True)
 class Bundle(Part):
-    """Small files that are read one after the other, as one part with batches of the usual size."""
+    """Small files that are read as one part, with batches of the usual size."""
 
     files: tuple[FilePart, ...]
     n_rows: int | None
@@ -26,7 +26,7 @@ class Bundle(Part):
 
     @classmethod
     def of(cls, files: Sequence[FilePart]) -> Bundle:
-        """Return files as one part."""
+        """Bundle files into one part."""
         return cls(tuple(files), count_rows(files), sum(one.n_bytes for one in files))
 
     @property
@@ -41,11 +41,11 @@ class Bundle(Part):
         return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
     def bytes_of(self, columns: Sequence[str]) -> int:
-        """Return about how many stored bytes of the files are read."""
+        """Return the approximate number of bytes read from the files."""
         return sum(one.bytes_of(columns) for one in self.files)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read the files, and join their batches."""
+        """Read the files and join their batches."""
         size = batch_rows(self.files[0].schema, columns)
         return _joined((batch for one in self.files for batch in one.batches(columns)), size)
 
@@ -71,9 +71,9 @@ def _as_one(batches: Sequence[Any]) -> list[Any]:
 
 
 def bundled(source: Source) -> Source:
-    """Return the same data with small files in bundles, where there are many."""
+    """Return the same data with small files bundled, if there are many."""
     files = [part for part in source.parts if isinstance(part, FilePart)]
-    most = len(files) // _LEAST_BUNDLES
+    most = len(files) // _MIN_BUNDLES
     if most < 2 or len(files) < len(source.parts):
         return source
     bundles = [Bundle.of(some) if len(some) > 1 else some[0] for some in _grouped(files, most)]
@@ -81,10 +81,10 @@ def bundled(source: Source) -> Source:
 
 
 def _grouped(files: Sequence[FilePart], most: int) -> Iterator[list[FilePart]]:
-    """Part files, in order, into groups of at most so many with few bytes."""
+    """Split files, in order, into groups of at most ``most`` files with a limited size."""
     group: list[FilePart] = []
     for one in files:
-        if group and (len(group) == most or sum(f.n_bytes for f in group) + one.n_bytes > _MOST_BYTES):
+        if group and (len(group) == most or sum(f.n_bytes for f in group) + one.n_bytes > _MAX_BYTES):
             yield group
             group = []
         group.append(one)
@@ -92,5 +92,5 @@ def _grouped(files: Sequence[FilePart], most: int) -> Iterator[list[FilePart]]:
 
 
 def single_parts(source: Source) -> list[Part]:
-    """Return the parts, and of bundles their files."""
+    """Return the parts of a source, with bundles replaced by their files."""
     return [one for part in source.parts for one in (part.files if isinstance(part, Bundle) else [part])]

@@ -10,9 +10,9 @@ from epiloss.sources.size_limits import check_messages
 
 
 def ipc_schema(mapped: Any, kind: str, path: str) -> Any:
-    """Return the schema of an Arrow file or stream, once the sizes that it claims are checked."""
+    """Return the schema of an Arrow file or stream, after checking its claimed sizes."""
     schema = _reader(mapped, kind).schema
-    _ = schema.names  # which fails here if they are not UTF-8
+    _ = schema.names  # raises an error here if the names are not UTF-8
     check_messages(arrow(), mapped, kind, path)
     return schema
 
@@ -28,7 +28,7 @@ def ipc_batches(mapped: Any, kind: str, columns: Sequence[str], size: int) -> It
 
 
 def _reader(mapped: Any, kind: str, fields: list[int] | None = None) -> Any:
-    """Return the reader of an Arrow file or stream, of some of its columns if they are given."""
+    """Return a reader of an Arrow file or stream, for all or some of its columns."""
     pa = arrow()
     mapped.seek(0)
     opened = pa.ipc.open_file if kind == "file" else pa.ipc.open_stream

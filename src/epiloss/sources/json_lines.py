@@ -1,4 +1,4 @@
-"""JSON: an object on each line, or records in a list; read block by block, nested fields as ``a.b``."""
+"""JSON: one object per line, or a list of records; read in blocks, with nested fields as ``a.b``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from epiloss.sources.arrow import arrow, is_list
 from epiloss.sources.csv import MAX_RATIO, beginning, open_text, stored_size
 from epiloss.sources.size_limits import check_claim
 
-_BLOCK = 2**22  # bytes that are read at once; of the first block the columns are told
-_LONGEST = 2**27  # bytes of a line or record
-_DEEPEST = 64  # brackets within brackets: pyarrow ends the process where they are many thousands
+_BLOCK = 2**22  # bytes read at a time; the schema is inferred from the first block
+_MAX_BYTES = 2**27  # of a line or record
+_MAX_DEPTH = 64  # of nested brackets, because pyarrow crashes on many thousands
 _JSON = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*["}]|\[\s*\{)')
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 _SAID = re.compile(
@@ -27,12 +27,12 @@ _SAID = re.compile(
 
 
 def is_json(path: str, content: bytes | None) -> bool:
-    """Tell from its beginning whether a file holds JSON objects."""
+    """Return whether a file begins like JSON objects."""
     return _JSON.match(beginning(path, content)[1]) is not None
 
 
 def json_schema(path: str, content: bytes | None) -> Any:
-    """Return the columns of a file's beginning; whole numbers may have fractions further on."""
+    """Return the schema, inferred from the beginning; integers become floats, as more may follow."""
     pa = arrow()
     return pa.schema(list(_leaves(_nested(path, content))))
 
@@ -42,7 +42,7 @@ def json_batches(
 ) -> Iterator[Any]:
     """Read some columns, in batches of at most ``size`` rows.
 
-    ``state`` tells whether the file has changed since its columns were told.
+    ``state`` changes with the file, so that its schema is inferred again.
     """
     nested = _nested(path, content) if content is not None else _known_nested(path, state)
     wanted = _only(nested, set(columns), schema)
@@ -53,7 +53,7 @@ def json_batches(
 
 
 def json_objects(path: str, content: bytes | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file one by one, each with the number of its line."""
+    """Yield the objects of a file, each with its line number."""
     for first, block in _blocks(path, content):
         _check_depth(block, path)
         for place, line in enumerate(block.split(b"\n")):
@@ -61,11 +61,11 @@ def json_objects(path: str, content: bytes | None = None) -> Iterator[tuple[int,
                 continue
             try:
                 found = json.loads(line.removeprefix(b"\xef\xbb\xbf"))
-            except ValueError as error:  # also of bytes that are no text
+            except ValueError as error:  # includes UnicodeDecodeError
                 reason = getattr(error, "msg", "") or type(error).__name__
                 raise _no_object(path, first + place, reason) from None
             if not isinstance(found, dict):
-                raise _no_object(path, first + place, "no object")
+                raise _no_object(path, first + place, "not an object")
             yield first + place, found
 
 
@@ -75,7 +75,7 @@ def _known_nested(path: str, state: str) -> Any:
 
 
 def _nested(path: str, content: bytes | None) -> Any:
-    """Return the schema of the first block, with structures as they are and no whole numbers."""
+    """Return the schema of the first block, with nested structures and floats instead of integers."""
     first, block = next(_blocks(path, content))
     return _wider(_parsed(block, first, path, None).schema)
 
@@ -94,7 +94,7 @@ def _wider(fields: Any) -> Any:
 
 
 def _leaves(fields: Any, before: str = "") -> Iterator[Any]:
-    """Return the fields of structures by dotted names."""
+    """Yield the fields of nested structures with dotted names."""
     for one in fields:
         name = f"{before}{one.name}"
         if arrow().types.is_struct(one.type):
@@ -104,7 +104,7 @@ def _leaves(fields: Any, before: str = "") -> Iterator[Any]:
 
 
 def _only(fields: Any, names: set[str], schema: Any, before: str = "") -> Any:
-    """Return the fields that make up some columns; those without values have the type in ``schema``."""
+    """Return the fields of some columns; fields without values get their type in ``schema``."""
     pa = arrow()
     kept = []
     for one in fields:
@@ -119,7 +119,7 @@ def _only(fields: Any, names: set[str], schema: Any, before: str = "") -> Any:
 
 
 def flattened(table: Any) -> Any:
-    """Return a table with the fields of structures as columns, by dotted names."""
+    """Return a table with the fields of nested structures as columns with dotted names."""
     types = arrow().types
     while any(types.is_struct(kind) for kind in table.schema.types):
         table = table.flatten()
@@ -127,7 +127,7 @@ def flattened(table: Any) -> Any:
 
 
 def _parsed(block: bytes, first: int, path: str, schema: Any) -> Any:
-    """Return the table of some lines; ``first`` is the number of the first of them."""
+    """Parse some lines into a table; ``first`` is the number of the first line."""
     pa = arrow()
     from pyarrow import json as arrow_json
 
@@ -140,51 +140,54 @@ def _parsed(block: bytes, first: int, path: str, schema: Any) -> Any:
             arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         )
     except pa.ArrowInvalid as error:
-        raise _in_words(str(error), block, first, path) from error
+        raise _readable_error(str(error), block, first, path) from error
 
 
-def _in_words(said: str, block: bytes, first: int, path: str) -> DataError:
+def _readable_error(said: str, block: bytes, first: int, path: str) -> DataError:
+    """Return a readable error, with the line number, for a message of pyarrow."""
     found = _SAID.search(said)
     if found is None:
         reason = said.removeprefix("JSON parse error: ").rstrip(".")
-        return DataError(printable(f"{path} cannot be read as JSON: {reason}. Check that it is whole."))
+        return DataError(
+            printable(f"{path} cannot be read as JSON: {reason}. Check that it is complete.")
+        )
     column, before, after, other, row = found.groups()
     filled = [place for place, line in enumerate(block.split(b"\n")) if line.strip()]
     line = first + filled[min(int(row), len(filled) - 1)]
     if column:
         return DataError(
             printable(
-                f"column {column.replace('/', '.')!r} of {path} must hold values of one kind, got a "
-                f"{after} after a {before} in line {line:,}. Mend that value, or make it null."
+                f"column {column.replace('/', '.')!r} of {path} must hold values of one type, got a "
+                f"{after} after a {before} in line {line:,}. Correct that value, or make it null."
             )
         )
-    return _no_object(path, line, other or "no object")
+    return _no_object(path, line, other or "not an object")
 
 
 def _no_object(path: str, line: int, reason: str) -> DataError:
     return DataError(
-        printable(f"line {line:,} of {path} must be a JSON object, and is not: {reason}. Mend the line.")
+        printable(f"line {line:,} of {path} must be a JSON object: {reason}. Correct the line.")
     )
 
 
 def _check_depth(block: bytes, path: str) -> None:
-    """Refuse brackets that are nested too deeply for a parser that calls itself."""
-    signs = np.frombuffer(block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
-    outside = (np.cumsum(signs == ord('"'), dtype=np.int32) & 1) == 0
-    opened = ((signs == ord("[")) | (signs == ord("{"))) & outside
-    closed = ((signs == ord("]")) | (signs == ord("}"))) & outside
+    """Raise an error if brackets are nested too deeply for a recursive parser."""
+    characters = np.frombuffer(block.replace(rb"\\", b"__").replace(rb"\"", b"__"), np.uint8)
+    unquoted = (np.cumsum(characters == ord('"'), dtype=np.int32) & 1) == 0
+    opened = ((characters == ord("[")) | (characters == ord("{"))) & unquoted
+    closed = ((characters == ord("]")) | (characters == ord("}"))) & unquoted
     depth = np.cumsum(opened.astype(np.int8) - closed.astype(np.int8), dtype=np.int32)
-    if depth.max(initial=0) > _DEEPEST:
+    if depth.max(initial=0) > _MAX_DEPTH:
         raise DataError(
-            printable(f"{path} has values nested over {_DEEPEST} deep. Leave them out of the file.")
+            printable(f"{path} has values nested more than {_MAX_DEPTH} levels deep. Remove them.")
         )
 
 
 def _blocks(path: str, content: bytes | None) -> Iterator[tuple[int, bytes]]:
-    """Return whole lines, some at a time, with the number of the first of them."""
+    """Yield blocks of complete lines, each with the number of its first line."""
     compression, head = beginning(path, content)
     with open_text(path, content, compression) as stream:
-        pieces = _checked(stream, path, content, compression is not None)
+        pieces = _pieces(stream, path, content, compression is not None)
         first = 1
         for block in _lines(pieces, path) if _has_lines(head) else _records(pieces, path):
             yield first, block
@@ -192,18 +195,18 @@ def _blocks(path: str, content: bytes | None) -> Iterator[tuple[int, bytes]]:
 
 
 def _has_lines(head: bytes) -> bool:
-    """Tell whether the first line is an object, and not only the beginning of one or of a list."""
+    """Return whether the first line is a complete object, as in JSON lines."""
     first, end, _ = head.lstrip(b"\xef\xbb\xbf \r\n\t").partition(b"\n")
     try:
         return isinstance(json.loads(first), dict)
     except RecursionError:
-        return True  # for the check of depth to refuse
+        return True  # the check of the depth will raise the error
     except ValueError:
-        return not end and first.startswith(b"{")  # a line longer than the beginning
+        return not end and first.startswith(b"{")  # the line is longer than the head
 
 
-def _checked(stream: Any, path: str, content: bytes | None, compressed: bool) -> Iterator[bytes]:
-    """Read a stream in pieces; one that swells without end is refused."""
+def _pieces(stream: Any, path: str, content: bytes | None, compressed: bool) -> Iterator[bytes]:
+    """Read a stream in pieces; raise an error if it decompresses to suspiciously many bytes."""
     stored, expanded = stored_size(path, content), 0
     while piece := stream.read(_BLOCK):
         expanded += len(piece)
@@ -220,9 +223,9 @@ def _lines(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
             yield b"".join([*waiting, piece[:cut]])
             waiting = []
         waiting.append(piece[cut:])
-        if sum(map(len, waiting)) > _LONGEST:
+        if sum(map(len, waiting)) > _MAX_BYTES:
             raise DataError(
-                printable(f"{path} has a line of over {_LONGEST:,} bytes. Leave long values out of it.")
+                printable(f"{path} has a line of over {_MAX_BYTES:,} bytes. Remove long values from it.")
             )
     last = b"".join(waiting)
     if last.strip():
@@ -230,7 +233,7 @@ def _lines(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
 
 
 def _records(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
-    """Return the objects of a list, or those that are written over several lines, one on each line."""
+    """Convert a list of objects, or objects that span several lines, to one object per line."""
     lines: list[bytes] = []
     size = 0
     for record in _decoded(pieces, path):
@@ -244,31 +247,36 @@ def _records(pieces: Iterator[bytes], path: str) -> Iterator[bytes]:
 
 
 def _decoded(pieces: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file that is not one object per line."""
     decoder, text, scan = codecs.getincrementaldecoder("utf-8-sig")(), "", json.JSONDecoder().raw_decode
     number, least = 1, 0
     for piece in _and_end(pieces):
         text += decoder.decode(piece or b"", final=piece is None)
         if len(text) < least and piece is not None:
-            continue  # of a long record, of which more must be there before it is tried again
+            continue  # a long record is tried again only once twice as much of it has been read
         place = _after(text, 0)
         while place < len(text):
             try:
                 record, end = scan(text, place)
             except RecursionError:
                 raise DataError(
-                    printable(f"{path} has values nested too deeply. Leave them out.")
+                    printable(f"{path} has values nested too deeply. Remove them.")
                 ) from None
             except json.JSONDecodeError as error:
-                if piece is not None and len(text) - place < _LONGEST:
+                if piece is not None and len(text) - place < _MAX_BYTES:
                     break
                 raise DataError(
                     printable(
-                        f"record {number:,} of {path} is no JSON: {error.msg}. Check that it is whole."
+                        f"record {number:,} of {path} is not valid JSON: {error.msg}. Check that the "
+                        "file is complete."
                     )
                 ) from None
             if not isinstance(record, dict):
                 raise DataError(
-                    printable(f"record {number:,} of {path} must be a JSON object, got {record!r:.20}.")
+                    printable(
+                        f"record {number:,} of {path} must be a JSON object, got {record!r:.20}. Write "
+                        "one object per row."
+                    )
                 )
             yield record
             number += 1
@@ -283,6 +291,6 @@ def _and_end(pieces: Iterator[bytes]) -> Iterator[bytes | None]:
 
 
 def _after(text: str, place: int) -> int:
-    """Return where the next record begins: past commas, white space and the brackets of the list."""
+    """Return where the next record begins: after commas, white space and the brackets of the list."""
     found = _BETWEEN.match(text, place)
     return place if found is None else found.end()

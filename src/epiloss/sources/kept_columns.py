@@ -1,4 +1,4 @@
-"""Columns of a table that are written again beside new ones."""
+"""Columns of the input table that are copied to an output table with new columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epiloss.sources.arrow import arrow, is_of_days
 
 
 def kept_columns(schema: Any, added: Sequence[str], output: str | Path) -> list[str]:
-    """Return the columns to write again, those that the format of ``output`` can hold.
+    """Return the columns to copy: those that the format of ``output`` can hold.
 
     Examples
     --------
@@ -23,14 +23,17 @@ def kept_columns(schema: Any, added: Sequence[str], output: str | Path) -> list[
     twice = next((name for name in added if name in schema.names), None)
     if twice is not None:
         raise OptionError(
-            printable(f"the table has a column {twice!r} already, which is to be written. Rename it.")
+            printable(
+                f"the table must not have a column {twice!r}, because the output adds one of that name. "
+                "Rename the column."
+            )
         )
     lost = lost_columns(schema, output)
     return [name for name in schema.names if name not in lost]
 
 
 def lost_columns(schema: Any, output: str | Path) -> list[str]:
-    """Return the columns that the format of ``output`` cannot hold: lists, in CSV."""
+    """Return the columns that the format of ``output`` cannot hold, such as lists in CSV."""
     if Path(output).suffix.lower() != ".csv":
         return []
     return [field.name for field in schema if arrow().types.is_nested(field.type)]

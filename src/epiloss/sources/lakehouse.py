@@ -1,4 +1,4 @@
-"""Delta, Iceberg and Hudi tables: only their logs tell which files of their folders count."""
+"""Delta, Iceberg and Hudi tables, whose logs determine which files of a folder are valid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?$")
 
 
 def kind_of(folder: str | Path) -> str | None:
-    """Return what kind of table keeps its files in a folder; None where it is a plain one."""
+    """Return the kind of table in a folder; None for a plain folder."""
     folder = Path(folder)
     if (folder / "_delta_log").is_dir():
         return DELTA
@@ -26,13 +26,13 @@ def kind_of(folder: str | Path) -> str | None:
 
 
 def lone_table(names: Sequence[str | os.PathLike[str]]) -> str | None:
-    """Return the folder where just one is given and it is that of a table with a log."""
+    """Return the folder if exactly one is given and it holds a table with a log; else None."""
     first = os.fspath(names[0])
     return first if len(names) == 1 and os.path.isdir(first) and kind_of(first) is not None else None
 
 
 def check_plain(paths: Iterable[str]) -> None:
-    """Refuse files in the folder of a table with a log: they may not count any more."""
+    """Raise an error for files in the folder of a table with a log, as they may be outdated."""
     beside = {Path(path).absolute().parent for path in paths}
     for folder in sorted({above for inner in beside for above in (inner, *inner.parents)}):
         kind = kind_of(folder)
@@ -41,8 +41,8 @@ def check_plain(paths: Iterable[str]) -> None:
         if kind is not None:
             raise DataError(
                 printable(
-                    f"files of the {kind} table {str(folder)!r} are given by themselves, and some of "
-                    "them may be deleted. Name the folder of the table, alone."
+                    f"files of the {kind} table {str(folder)!r} must not be read on their own, because "
+                    "some may be deleted in its log. Pass only the folder of the table."
                 )
             )
 
@@ -50,14 +50,14 @@ def check_plain(paths: Iterable[str]) -> None:
 def _is_hudi(folder: str) -> DataError:
     return DataError(
         printable(
-            f"{folder!r} is a Hudi table, of which some files may be deleted. Write its rows to Parquet "
-            "first, by Spark or hudi-rs."
+            f"{folder!r} is a Hudi table, which is not supported. Write its rows to Parquet first, with "
+            "Spark or hudi-rs."
         )
     )
 
 
 def open_table(folder: str) -> Any:
-    """Return a Delta table as an Arrow data set, or an Iceberg table; others are refused."""
+    """Open a Delta table as an Arrow data set, or an Iceberg table; raise an error for Hudi."""
     kind = kind_of(folder)
     if kind == HUDI:
         raise _is_hudi(folder)
@@ -94,13 +94,13 @@ def _iceberg(folder: str) -> Any:
 
 def _missing(folder: str, kind: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
-        printable(f"{folder!r} is {'an' if kind == ICEBERG else 'a'} {kind} table, ")
-        + f"which is read by a package that is not installed. Run: pip install 'epiloss[{extra}]'"
+        printable(f"reading the {kind} table {folder!r} needs a package that is not installed. ")
+        + f"Run: pip install 'epiloss[{extra}]'"
     )
 
 
 def _check_local(folder: str, kind: str, addresses: Sequence[str]) -> None:
-    """Refuse a table whose log leads to other machines, which are never called unasked."""
+    """Raise an error if the log refers to other machines, which are never contacted implicitly."""
     for address in addresses:
         parts = urlsplit(address)
         if len(parts.scheme) > 1 and (parts.scheme != "file" or parts.netloc not in ("", "localhost")):
@@ -114,20 +114,20 @@ def _check_local(folder: str, kind: str, addresses: Sequence[str]) -> None:
         if not os.path.exists(path):
             raise DataError(
                 printable(
-                    f"the {kind} table {folder!r} lacks {path!r}, which its log names. If the folder "
-                    "was moved, move it back, or write its rows to Parquet."
+                    f"the {kind} table {folder!r} must have all files in its log, got no {path!r}. If "
+                    "the folder was moved, move it back, or write its rows to Parquet."
                 )
             )
 
 
 def _metadata_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return the metadata files of an Iceberg table, by their numbers."""
+    """Return the metadata files of an Iceberg table, sorted by version."""
     found = ((METADATA.match(path.name), path) for path in (folder / "metadata").glob("*.json*"))
     return sorted((int(match[1]), path) for match, path in found if match is not None)
 
 
 def _newest(folder: Path) -> Path:
-    """Return the metadata file that counts: the one that is hinted at, else that of the last number."""
+    """Return the current metadata file: that of the version hint, else the latest version."""
     files = _metadata_files(folder)
     hint = folder / "metadata" / "version-hint.text"
     if hint.is_file():
@@ -137,9 +137,9 @@ def _newest(folder: Path) -> Path:
     if len(last) > 1:
         raise DataError(
             printable(
-                f"the Iceberg table {str(folder)!r} has {len(last)} metadata files of the last number, "
-                f"{last[0].name} and {last[1].name}. Open it by its catalog in Python, and pass it to "
-                "epiloss.audit_table."
+                f"the Iceberg table {str(folder)!r} must have one metadata file of the latest version, "
+                f"got {len(last)}: {last[0].name}, {last[1].name}. Open it with its catalog in Python, "
+                "and pass it to epiloss.audit_table."
             )
         )
     return last[0]

@@ -1,4 +1,4 @@
-"""Parquet files: read in row groups, once the sizes that they claim are checked."""
+"""Parquet files: read by row group, after checking their claimed sizes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from epiloss.errors import DataError, printable
 from epiloss.sources.arrow import arrow
 from epiloss.sources.size_limits import Chunk, Pages, check_pages, chunks_of
 
-_WHOLE = 2**28  # bytes of a row group that is read at once
-_MARK = 4  # bytes at the beginning of every file
-_FOOTER = 2**16  # bytes at the end of a file that are fetched first: most footers are shorter
-_LONGEST = 2**16  # bytes of a text that is repeated by its number in a dictionary
-_SMALL_FOOTER, _MOST_FOOTERS = 32, 2**11  # chunks of a footer, and how many such ones are remembered
+_WHOLE = 2**28  # row groups of at most this many bytes are read at once
+_MAGIC_BYTES = 4  # length of the magic number at the beginning of a file
+_FOOTER = 2**16  # bytes at the end of a file that are fetched first, enough for most footers
+_MAX_STRING = 2**16  # bytes of a dictionary-encoded string
+_SMALL_FOOTER, _MAX_FOOTERS = 32, 2**11  # chunks of a small footer, and number of cached small footers
 
 
 def parquet_layout(mapped: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return the schema of a file, and how many rows each row group has."""
+    """Return the schema of a file, and the number of rows of each row group."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(mapped) as file:
@@ -30,13 +30,14 @@ def parquet_layout(mapped: Any) -> tuple[Any, tuple[int, ...]]:
 def needed_bytes(
     path: str, groups: tuple[int, int] = (0, 0), columns: Sequence[str] = ()
 ) -> Iterator[list[tuple[int, int]]]:
-    """Yield which bytes a file must have for its footer, and then for some columns of some row groups.
+    """Yield the byte ranges needed for the footer, then those for some columns of some row groups.
 
-    Each is a first byte, and the one behind the last; those that were yielded are there at the next.
+    A range is the first byte and the one after the last. The caller fills in each list of ranges
+    before it asks for the next one.
     """
     size = os.path.getsize(path)
     first = max(size - _FOOTER, 0)
-    yield [(0, min(_MARK, size)), (first, size)]
+    yield [(0, min(_MAGIC_BYTES, size)), (first, size)]
     with open(path, "rb") as file:
         file.seek(max(size - 8, 0))
         length = int.from_bytes(file.read(4), "little")
@@ -56,7 +57,7 @@ def parquet_batches(
 ) -> Iterator[Any]:
     """Read some columns of some row groups, in batches of ``size`` rows.
 
-    ``state`` tells whether the file has changed since its footer was read last.
+    ``state`` changes with the file, so that its footer is read again.
     """
     from pyarrow import parquet
 
@@ -74,35 +75,35 @@ def parquet_batches(
                 yield from file.iter_batches(least, row_groups=[group], columns=names, use_threads=False)
                 continue
             table = file.read_row_group(group, columns=names, use_threads=False)
-            yield from table.to_batches(size)  # cheaper than to read in batches
+            yield from table.to_batches(size)  # faster than iter_batches
 
 
-_known_chunks: dict[str, tuple[str, list[list[Chunk]]]] = {}  # of a large file, or of many small ones
+_known_chunks: dict[str, tuple[str, list[list[Chunk]]]] = {}  # of one large file, or of many small ones
 
 
 def _chunks(path: str, state: str, data: memoryview) -> list[list[Chunk]]:
-    """Return what the footer of a file tells; it is read once, while the file stays as it is."""
+    """Return the column chunks of a file; the footer is cached until the file changes."""
     known = _known_chunks.get(path)
     if known is None or known[0] != state or not state:
         chunks = chunks_of(data)
-        if sum(map(len, chunks)) > _SMALL_FOOTER or len(_known_chunks) >= _MOST_FOOTERS:
+        if sum(map(len, chunks)) > _SMALL_FOOTER or len(_known_chunks) >= _MAX_FOOTERS:
             _known_chunks.clear()
         known = _known_chunks[path] = state, chunks
     return known[1]
 
 
 def _is_of(path: str, columns: Sequence[str]) -> bool:
-    """Tell whether a column of a Parquet file, which may be nested, belongs to one of some columns."""
+    """Return whether a Parquet column, which may be nested, belongs to one of some columns."""
     return any(path == name or path.startswith(f"{name}.") for name in columns)
 
 
 def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Chunk], path: str, most: int) -> int:
-    """Return how many rows fit into memory if each has the longest text of its column's dictionary."""
+    """Return how many rows fit in memory if each has the longest string of the dictionary."""
     from pyarrow import compute, parquet
 
     rows = most
     for one in chunks:
-        # of most dictionaries the size alone tells that no text in it is long
+        # most dictionaries are so small that none of their strings can be long
         if not one.is_text or one.n_values * one.n_bytes <= _WHOLE:
             continue
         name = one.name
@@ -111,11 +112,11 @@ def _rows_of_texts(mapped: Any, group: int, chunks: Sequence[Chunk], path: str, 
         if first is None or not arrow().types.is_dictionary(first.column(0).type):
             continue
         longest = compute.max(compute.binary_length(first.column(0).dictionary)).as_py() or 1
-        if longest > _LONGEST:
+        if longest > _MAX_STRING:
             raise DataError(
                 printable(
-                    f"column {name!r} of {path} repeats a text of {longest:,} bytes, and the most are "
-                    f"{_LONGEST:,}. Leave the column out of the file, or shorten its texts."
+                    f"strings in column {name!r} of {path} must have at most {_MAX_STRING:,} bytes, got "
+                    f"{longest:,}. Drop the column from the file, or shorten its strings."
                 )
             )
         rows = min(rows, _WHOLE // longest)

@@ -1,4 +1,4 @@
-"""The schema of several files: the columns that all have, and those that their folders name."""
+"""The common schema of several files, including columns from the names of their folders."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from epiloss.errors import DataError, printable
 from epiloss.sources.arrow import OF_DAYS, arrow, is_of_days
 from epiloss.sources.base import plain_schema
 
-_FEW = 4  # schemas that another one is held against
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the name of a folder for rows without one
+_RECENT = 4  # schemas that the next one is compared with
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # folder name for missing values
 
 
 def check_names(path: str, schema: Any) -> None:
-    """Refuse names of columns that occur twice."""
+    """Raise an error if a column name occurs twice."""
     names = schema.names
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
@@ -28,21 +28,21 @@ def check_names(path: str, schema: Any) -> None:
 
 
 def without_nulls(schema: Any) -> Any:
-    """Return a schema where a column without values is one of numbers, and any value may be missing."""
+    """Return a schema with nullable columns, in which columns without values have numbers."""
     pa = arrow()
     fields = [one.with_type(pa.float64()) if pa.types.is_null(one.type) else one for one in schema]
     return pa.schema([one.with_nullable(True) for one in fields])
 
 
 def common_schema(files: Mapping[str, Any], folders: Sequence[Mapping[str, str]]) -> Any:
-    """Return the columns of all files, by path; and those of which each file's folders tell a value."""
+    """Return the common schema of files, given by path, and of the values in their folder names."""
     (first, schema), *others = files.items()
     check_names(first, schema)
     fields = {field.name: field for field in plain_schema(schema)}
     known = [schema]
     for path, other in others:
-        if any(other.equals(one, check_metadata=True) for one in known[-_FEW:]):
-            continue  # as most files: nothing is new
+        if any(other.equals(one, check_metadata=True) for one in known[-_RECENT:]):
+            continue  # most files have equal schemas
         known.append(other)
         check_names(path, other)
         _check_columns(fields, first, other, path)
@@ -52,7 +52,7 @@ def common_schema(files: Mapping[str, Any], folders: Sequence[Mapping[str, str]]
             if kind is None:
                 raise DataError(
                     printable(
-                        f"column {name!r} must be of one type, got {field.type} in {first} "
+                        f"column {name!r} must have one type in all files, got {field.type} in {first} "
                         f"and {other.field(name).type} in {path}. Convert it."
                     )
                 )
@@ -73,14 +73,14 @@ def _check_columns(fields: Mapping[str, Any], first: str, other: Any, path: str)
         lacks, has = (path, first) if name in fields else (first, path)
         raise DataError(
             printable(
-                f"all files must have the same columns, but {lacks} lacks {name!r}, which {has} "
-                "has. Audit files of one kind together."
+                f"all files must have the same columns, got {name!r} in {has}, which {lacks} does not "
+                "have. Audit only files of the same kind together."
             )
         )
 
 
 def _folder_columns(folders: Sequence[Mapping[str, str]]) -> list[Any]:
-    """Return the columns of which the folders of every file tell a value (``country=fr/``)."""
+    """Return the columns that the folder names of every file have a value for (``country=fr/``)."""
     pa = arrow()
     found = []
     for name in folders[0]:
@@ -94,14 +94,14 @@ def _folder_columns(folders: Sequence[Mapping[str, str]]) -> list[Any]:
 
 
 def folder_value(value: str, kind: Any) -> Any:
-    """Return the value that a folder's name tells, as the type of its column; None where it has none."""
+    """Convert the value in a folder name to the type of its column; None if it is missing."""
     if value == _NO_VALUE:
         return None
     return int(value) if arrow().types.is_integer(kind) else value
 
 
 def _common_type(a: Any, b: Any) -> Any:
-    """Return the type that holds the values of both; None where there is none."""
+    """Return a type for the values of both types; None if there is none."""
     types, pa = arrow().types, arrow()
     if a == b:
         return a

@@ -1,4 +1,4 @@
-"""What a file claims to hold is checked before any memory is taken for it."""
+"""Checking the sizes that a file claims before memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 from epiloss.errors import DataError, printable
 
-FREE = 2**28  # bytes that anything may claim
-TIMES = 200  # more bytes than so many for each byte of the file are not believed
+FREE = 2**28  # bytes that are always allowed
+TIMES = 200  # largest allowed ratio of claimed to stored bytes
 _I32, _I64, _U16, _U32 = (struct.Struct(kind) for kind in ("<i", "<q", "<H", "<I"))
 
 
 def check_claim(what: str, claimed: int, held: int, remedy: str, times: int = TIMES) -> None:
-    """Refuse what claims to be very large and is stored in very little."""
+    """Raise an error if a size is large and implausible for the number of stored bytes."""
     if claimed > FREE and claimed > times * held:
         raise DataError(
             printable(
-                f"{what} claims {claimed:,} bytes from {held:,} in the file, which is not believed "
-                f"(over {FREE:,} it must be at most {times:,} times as many). {remedy}"
+                f"{what} must not expand to more than {times:,} times its {held:,} stored bytes, got "
+                f"{claimed:,} bytes. {remedy}"
             )
         )
 
 
 def check_messages(pa: Any, mapped: Any, kind: str, path: str) -> None:
-    """Check what the compressed buffers of an Arrow file or stream expand to."""
+    """Check the decompressed sizes of the buffers of an Arrow file or stream."""
     for message in _file_messages(pa, mapped) if kind == "file" else _stream_messages(pa, mapped):
         if message.type in ("record batch", "dictionary") and message.body is not None:
             claimed = sum(_expanded_sizes(_bytes(message.metadata), _bytes(message.body)))
@@ -34,12 +34,12 @@ def check_messages(pa: Any, mapped: Any, kind: str, path: str) -> None:
                 f"a batch of {path}",
                 claimed,
                 len(message.body),
-                "Write it in smaller batches, or uncompressed.",
+                "Write smaller batches, or without compression.",
             )
 
 
 def _bytes(buffer: Any) -> memoryview:
-    return memoryview(buffer).cast("B")  # pyarrow gives signed ones
+    return memoryview(buffer).cast("B")  # pyarrow's buffers have signed bytes
 
 
 def _stream_messages(pa: Any, mapped: Any) -> Iterator[Any]:
@@ -53,7 +53,7 @@ def _stream_messages(pa: Any, mapped: Any) -> Iterator[Any]:
 
 
 def _file_messages(pa: Any, mapped: Any) -> Iterator[Any]:
-    """Return the messages that a file's footer lists (Apache Arrow, format/File.fbs)."""
+    """Yield the messages that a file's footer lists (Apache Arrow, format/File.fbs)."""
     end = mapped.size() - 10
     mapped.seek(end)
     size = _I32.unpack(mapped.read(4))[0]
@@ -68,10 +68,11 @@ def _file_messages(pa: Any, mapped: Any) -> Iterator[Any]:
 
 
 def _expanded_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
-    """Return how many bytes each compressed buffer of a batch claims to become.
+    """Yield the claimed decompressed size of each buffer of a batch.
 
     The metadata is a flatbuffer: a Message, whose header is a RecordBatch or a DictionaryBatch that
-    holds one (Apache Arrow, format/Message.fbs). A compressed buffer begins with its size, -1 for none.
+    contains one (Apache Arrow, format/Message.fbs). A compressed buffer begins with its decompressed
+    size, or -1 if it is not compressed.
     """
     message = _U32.unpack_from(metadata, 0)[0]
     kind, header = _field(metadata, message, 1), _table(metadata, message, 2)
@@ -89,7 +90,7 @@ def _expanded_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
 
 
 def _field(data: memoryview, table: int, number: int) -> int | None:
-    """Return where a field of a flatbuffer's table is; None where it has the default value."""
+    """Return the offset of a field of a flatbuffer table; None if it has the default value."""
     names = table - _I32.unpack_from(data, table)[0]
     slot = 4 + 2 * number
     if slot >= _U16.unpack_from(data, names)[0]:
@@ -105,9 +106,9 @@ def _table(data: memoryview, table: int, number: int) -> int | None:
 
 @dataclass(frozen=True)
 class Pages:
-    """What the pages of some column chunks of a Parquet file say of themselves, added up."""
+    """Total sizes of the pages of some column chunks, according to their headers."""
 
-    n_bytes: int = 0  # once they are expanded
+    n_bytes: int = 0  # decompressed
     n_values: int = 0
     dictionary: int = 0  # bytes of the largest dictionary
 
@@ -121,7 +122,7 @@ class Pages:
 
 @dataclass(frozen=True)
 class Chunk:
-    """What the footer of a Parquet file says of a column of a row group."""
+    """A column chunk of a Parquet row group, according to the footer."""
 
     name: str
     is_text: bool
@@ -132,10 +133,11 @@ class Chunk:
 
 
 def chunks_of(data: Any) -> list[list[Chunk]]:
-    """Return the columns of each row group, from a Parquet file's bytes.
+    """Return the column chunks of each row group, from the bytes of a Parquet file.
 
-    pyarrow ends the process where it is asked for some columns that are damaged. The footer is a
-    FileMetaData of parquet.thrift: 4 are row groups, whose 1 are columns, whose 3 tells of their pages.
+    The footer is parsed here because pyarrow crashes on some damaged files. It is a FileMetaData of
+    parquet.thrift: field 4 are the row groups, their field 1 the columns, whose field 3 describes the
+    pages.
     """
     size = _I32.unpack_from(data, len(data) - 8)[0]
     if not 0 < size <= len(data) - 12:
@@ -144,7 +146,7 @@ def chunks_of(data: Any) -> list[list[Chunk]]:
     try:
         return [[_chunk(column[3]) for column in group[1]] for group in footer[4]]
     except (KeyError, TypeError, AttributeError):
-        raise ValueError("the footer lacks what it must tell") from None
+        raise ValueError("the footer lacks required fields") from None
 
 
 def _chunk(facts: Any) -> Chunk:
@@ -155,11 +157,11 @@ def _chunk(facts: Any) -> Chunk:
 
 
 def check_pages(data: Any, chunk: Chunk, path: str) -> Pages:
-    """Check what the pages of a Parquet column chunk expand to, of a file's bytes ``data``.
+    """Check the decompressed sizes of the pages of a Parquet column chunk; ``data`` is the whole file.
 
-    Each page has a header in Thrift's compact protocol (Apache Parquet, parquet.thrift): 2 is its size
-    once it is expanded, 3 as it is stored, 5, 7 and 8 what a page of data, a dictionary or a new page of
-    data holds, of which 1 is the number of values.
+    Each page has a header in Thrift's compact protocol (Apache Parquet, parquet.thrift). Field 2 is its
+    decompressed size and field 3 its stored size. Fields 5, 7 and 8 describe a data page, a dictionary
+    page or a data page of version 2, whose field 1 is the number of values.
     """
     place, n_bytes, n_values, dictionary = chunk.first, 0, 0, 0
     if place <= 0:
@@ -168,7 +170,7 @@ def check_pages(data: Any, chunk: Chunk, path: str) -> Pages:
     while place < min(end, len(data)):
         header, place = _thrift(data, place)
         size, stored = _number(header, 2), _number(header, 3)
-        what, remedy = f"a page of {path}", "Write it again with smaller pages."
+        what, remedy = f"a page of {path}", "Write the file with smaller pages."
         check_claim(what, size, stored, remedy)
         if 7 in header:
             dictionary = size
@@ -188,7 +190,7 @@ def _number(header: Any, field: int) -> int:
 
 
 def _thrift(data: Any, place: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Return the numbers and structures of a structure in Thrift's compact protocol, and its end."""
+    """Parse a structure in Thrift's compact protocol; return its fields and the offset of its end."""
     if depth > 12:
         raise ValueError("a header is nested too deeply")
     found: dict[int, Any] = {}
@@ -207,7 +209,7 @@ def _thrift(data: Any, place: int, depth: int = 0) -> tuple[dict[int, Any], int]
 
 
 def _value(data: Any, place: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2):  # truth values, which are their kinds
+    if kind in (1, 2):  # booleans, which have no bytes of their own
         return None, place
     if kind == 3:
         return None, place + 1
@@ -222,7 +224,7 @@ def _value(data: Any, place: int, kind: int, depth: int) -> tuple[Any, int]:
         return _list(data, place, depth)
     if kind == 12:
         return _thrift(data, place, depth + 1)
-    raise ValueError("a header holds what is in none")  # as sets and maps
+    raise ValueError("a header has an unknown field")  # sets and maps do not occur in Parquet
 
 
 def _list(data: Any, place: int, depth: int) -> tuple[list[Any], int]:
@@ -239,7 +241,7 @@ def _list(data: Any, place: int, depth: int) -> tuple[list[Any], int]:
 
 def _varint(data: Any, place: int) -> tuple[int, int]:
     number = data[place]
-    if number < 128:  # as nearly all
+    if number < 128:  # the most frequent case
         return number, place + 1
     number = 0
     for shift in range(0, 64, 7):
@@ -247,7 +249,7 @@ def _varint(data: Any, place: int) -> tuple[int, int]:
         place += 1
         if data[place - 1] < 128:
             return number, place
-    raise ValueError("a header has a number that does not end")
+    raise ValueError("a header has a number that is too long")
 
 
 def _whole(data: Any, place: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Tables at the door: data frames, lazy frames, data sets and relations, read batch by batch."""
+"""Opening tables as sources: files, data frames, lazy frames, data sets and relations."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from epiloss.sources.lakehouse import lone_table, open_table
 from epiloss.sources.logs.base import Log
 from epiloss.sources.whole_files import read_whole
 
-Reading = Callable[[list[str], int], Iterator[Any]]  # (columns, rows of a batch) -> batches
+ReadBatches = Callable[[list[str], int], Iterator[Any]]  # (columns, rows per batch) -> batches
 
 
 @dataclass(frozen=True)
 class ObjectPart(Part):
-    """An object of this process that gives its rows again whenever it is asked."""
+    """A table object of this process, which can be read repeatedly."""
 
     title: str
     schema: Any
-    read: Reading
+    read: ReadBatches
     first_row: int = 0
     n_rows: int | None = None
 
     @property
     def name(self) -> str:
-        """What the object is called."""
+        """The name of the object in error messages."""
         return self.title
 
     @property
     def identity(self) -> str:
-        """The object, which this process alone has."""
+        """The object, which exists only in this process."""
         return f"{self.name}|{id(self)}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Read some columns, in batches that stay small."""
+        """Read some columns in small batches."""
         size = batch_rows(self.schema, columns)
-        with _in_words(self.title):
+        with _table_errors(self.title):
             for batch in self.read(list(columns), size):
                 plain = completed(batch, self.schema, columns, {})
                 for start in range(0, batch.num_rows, size):
@@ -66,7 +66,7 @@ class ObjectPart(Part):
 
 @dataclass(frozen=True)
 class DaskPart(Part):
-    """A partition of a dask data frame: computed where the work is done."""
+    """A partition of a dask data frame, computed on the worker that reads it."""
 
     delayed: Any
     number: int
@@ -81,14 +81,14 @@ class DaskPart(Part):
 
     @property
     def identity(self) -> str:
-        """The partition's key, which dask makes of what it is computed from."""
+        """The partition's dask key, which depends on its computation."""
         return str(self.delayed.key)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Compute the partition here."""
         pa = arrow()
         fields = [self.schema.field(name) for name in columns]
-        with _in_words(self.name):
+        with _table_errors(self.name):
             frame = self.delayed.compute()
             table = pa.Table.from_pandas(frame[list(columns)], pa.schema(fields), preserve_index=False)
         yield from table.to_batches(batch_rows(self.schema, columns))
@@ -96,7 +96,7 @@ class DaskPart(Part):
 
 @dataclass(frozen=True)
 class SparkPart(Part):
-    """A Spark data frame as a whole: Spark itself cuts it up."""
+    """A whole Spark data frame, which Spark itself partitions."""
 
     frame: Any
     schema: Any
@@ -110,16 +110,16 @@ class SparkPart(Part):
 
     @property
     def identity(self) -> str:
-        """The data frame, which this process alone has."""
+        """The data frame, which exists only in this process."""
         return f"spark|{id(self.frame)}"
 
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
-        """Refuse: the rows are in the cluster."""
-        raise DataError("a Spark data frame is read by its own engine. Use engine='spark'.")
+        """Raise an error, because the rows are on the cluster."""
+        raise DataError("a Spark data frame can only be read with engine='spark'. Pass it.")
 
 
 def open_source(X: Any) -> Source:
-    """Return the source of files, given by name, or of a table of any of the kinds below."""
+    """Open files, given by name, or a table of any supported type."""
     if isinstance(X, Log):
         return replace(open_source(X.table), remarks=X.remarks)
     if isinstance(X, Query):
@@ -127,36 +127,36 @@ def open_source(X: Any) -> Source:
     X = [local_name(one) for one in X] if isinstance(X, list | tuple) else local_name(X)
     if isinstance(X, str | os.PathLike):
         whole = read_whole(os.fspath(X))
-        return _of_names([X]) if whole is None else open_source(whole)
+        return _open_paths([X]) if whole is None else open_source(whole)
     if isinstance(X, list | tuple) and X and all(isinstance(one, str | os.PathLike) for one in X):
-        return _of_names(X)
+        return _open_paths(X)
     for opened in _OPENERS:
-        with _in_words(f"the {type(X).__name__}"):
+        with _table_errors(f"the {type(X).__name__}"):
             source = opened(X)
         if source is not None:
             return source
     raise DataError(
-        "a table must be files, a data frame, a lazy frame, a data set or a relation, got "
+        "source must be files, a data frame, a lazy frame, a data set or a relation, got "
         f"{type(X).__name__}. For arrays use epiloss.audit."
     )
 
 
 def with_query(X: Any, sql: str | None) -> Any:
-    """Return the query of a database file as a source; without a query, the source as it is."""
+    """Return a query on a database file; without ``sql``, return X unchanged."""
     if sql is None or isinstance(X, Query):
         return X
     names = list(X) if isinstance(X, list | tuple) else [X]
     if len(names) != 1 or not isinstance(names[0], str | os.PathLike):
-        got = f"{len(names)} of them" if len(names) != 1 else f"a {type(names[0]).__name__}"
-        raise OptionError(f"sql needs the path of one database file, got {got}. Name one file.")
+        got = f"{len(names)} files" if len(names) != 1 else f"a {type(names[0]).__name__}"
+        raise OptionError(f"sql needs the path of one database file, got {got}. Pass one file.")
     return Query(os.fspath(local_name(names[0])), sql)
 
 
 def named_columns(X: Any, names: Sequence[str], option: str) -> list[str]:
-    """Return the columns that are named one by one, by ``p0,p1`` or by a pattern: ``p*``.
+    """Return the columns for names, comma-separated names (``p0,p1``) and patterns (``p*``).
 
-    The data are looked at only where there is a comma or a pattern. What a pattern finds is in the
-    order of numbers and letters, as classes are: p2 before p10.
+    The source is opened only if there is a comma or a pattern. Columns that match a pattern are sorted
+    in natural order, as classes are: p2 before p10.
     """
     if not any("," in name or has_magic(name) for name in names):
         return list(names)
@@ -164,13 +164,15 @@ def named_columns(X: Any, names: Sequence[str], option: str) -> list[str]:
     found = [one for name in names for one in _matching(name, known, option)]
     repeated = next((name for name in found if found.count(name) > 1), None)
     if repeated is not None:
-        raise OptionError(printable(f"{option} must name each column once, got {repeated!r} twice."))
+        raise OptionError(
+            printable(f"{option} must list each column once, got {repeated!r} twice. Remove one.")
+        )
     return found
 
 
 def _matching(name: str, known: Sequence[str], option: str) -> list[str]:
     if name in known or not ("," in name or has_magic(name)):
-        return [name]  # which may hold such signs itself
+        return [name]  # a column name may itself contain commas or asterisks
     if "," in name:
         return [one for part in name.split(",") for one in _matching(part.strip(), known, option)]
     found = [one for one in known if fnmatchcase(one, name)]
@@ -180,21 +182,21 @@ def _matching(name: str, known: Sequence[str], option: str) -> list[str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a key by which numbers in names are compared as numbers."""
+    """Return a sort key that compares numbers in names as numbers."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _of_names(names: Sequence[str | os.PathLike[str]]) -> Source:
+def _open_paths(names: Sequence[str | os.PathLike[str]]) -> Source:
     folder = lone_table(names)
     if folder is None:
         return open_files(names)
-    with _in_words(printable(folder)):
+    with _table_errors(printable(folder)):
         return open_source(open_table(folder))
 
 
 @contextmanager
-def _in_words(what: str) -> Iterator[None]:
-    """Say in a sentence what another package finds wrong with its table, of whatever kind it is."""
+def _table_errors(what: str) -> Iterator[None]:
+    """Convert any error of another package into a DataError with one sentence."""
     try:
         yield
     except (DataError, MissingExtraError, MemoryError):
@@ -202,23 +204,23 @@ def _in_words(what: str) -> Iterator[None]:
     except Exception as error:
         reason = printable(" ".join(str(error).split()))[:200].rstrip(".")
         raise DataError(
-            f"{what} cannot be read as a table: {reason or type(error).__name__}. Convert or leave out "
-            "the columns that it names, or write the table to a file and audit that."
+            f"{what} cannot be read as a table: {reason or type(error).__name__}. Convert or drop the "
+            "columns in question, or write the table to a file and audit that."
         ) from error
 
 
 def _is_from(X: Any, package: str) -> bool:
-    """Tell whether an object is of a class that a package defines, without importing it."""
+    """Return whether a package defines the class of an object, without importing the package."""
     return any(one.__module__.split(".")[0] == package for one in type(X).__mro__)
 
 
-def _of_parts(schema: Any, parts: Sequence[Part]) -> Source:
+def _source_of_parts(schema: Any, parts: Sequence[Part]) -> Source:
     return Source(schema, parts, list_widths(schema, parts))
 
 
-def _of_object(name: str, schema: Any, read: Reading, n_rows: int | None = None) -> Source:
+def _source_of_object(name: str, schema: Any, read: ReadBatches, n_rows: int | None = None) -> Source:
     schema = plain_schema(schema)
-    return _of_parts(schema, [ObjectPart(name, schema, read, n_rows=n_rows)])
+    return _source_of_parts(schema, [ObjectPart(name, schema, read, n_rows=n_rows)])
 
 
 def _spark(X: Any) -> Source | None:
@@ -240,7 +242,7 @@ def _dask(X: Any) -> Source | None:
     first = X.head(1, npartitions=-1)
     schema = plain_schema(pa.Schema.from_pandas(first, preserve_index=False).remove_metadata())
     parts = [DaskPart(one, number, schema) for number, one in enumerate(X.to_delayed())]
-    return _of_parts(schema, parts)
+    return _source_of_parts(schema, parts)
 
 
 def _arrow_dataset(X: Any) -> Source | None:
@@ -250,7 +252,7 @@ def _arrow_dataset(X: Any) -> Source | None:
     def read(columns: list[str], size: int) -> Iterator[Any]:
         yield from X.to_batches(columns=columns, batch_size=size)
 
-    return _of_object("the data set", X.schema, read)
+    return _source_of_object("the data set", X.schema, read)
 
 
 def _delta(X: Any) -> Source | None:
@@ -266,7 +268,7 @@ def _iceberg(X: Any) -> Source | None:
     def read(columns: list[str], size: int) -> Iterator[Any]:
         yield from X.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
 
-    return _of_object("the Iceberg table", arrow().schema(fields), read)
+    return _source_of_object("the Iceberg table", arrow().schema(fields), read)
 
 
 def _lazy_frame(X: Any) -> Source | None:
@@ -278,7 +280,7 @@ def _lazy_frame(X: Any) -> Source | None:
         for frame in X.select(columns).collect_batches(chunk_size=size, maintain_order=True):
             yield from frame.to_arrow().to_batches()
 
-    return _of_object("the lazy frame", schema, read)
+    return _source_of_object("the lazy frame", schema, read)
 
 
 def _relation(X: Any) -> Source | None:
@@ -290,7 +292,7 @@ def _relation(X: Any) -> Source | None:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         yield from relation_batches(X.project(quoted), size)
 
-    return _of_object("the relation", schema, read)
+    return _source_of_object("the relation", schema, read)
 
 
 def _hugging_face(X: Any) -> Source | None:
@@ -298,12 +300,12 @@ def _hugging_face(X: Any) -> Source | None:
         return None
     if isinstance(X, Mapping):
         raise DataError(
-            f"X must be one data set, got a dictionary of {', '.join(map(str, X))}. Pick a split of it."
+            f"source must be one data set, got a dictionary of {', '.join(map(str, X))}. Pass one split."
         )
     if X.features is None:
         raise DataError(
-            "the columns' types must be known before the data set is read, got a lazy one without any. "
-            "Give it features=, or write it to Parquet."
+            "the data set must have column types, got an iterable one without features. Set its "
+            "features=, or write it to Parquet."
         )
     schema = X.features.arrow_schema.remove_metadata()
     n_rows = len(X) if hasattr(X, "__len__") else None
@@ -318,11 +320,11 @@ def _hugging_face(X: Any) -> Source | None:
                     table = table.set_column(place, name, values)
             yield from table.to_batches()
 
-    return _of_object("the data set", flat, read, n_rows)
+    return _source_of_object("the data set", flat, read, n_rows)
 
 
 def _flat_type(kind: Any) -> Any:
-    """Return an Array2D, Array3D, ... of a known shape as a list of all its numbers."""
+    """Return the type of a flat list for an Array2D, Array3D, ... of known shape; others unchanged."""
     shape = getattr(kind, "shape", None)
     if shape is None or not hasattr(kind, "storage_type") or None in shape:
         return kind
@@ -338,7 +340,7 @@ def _flattened(name: str, values: Any, kind: Any) -> Any:
     if storage.null_count:
         raise DataError(
             printable(f"column {name!r} must have no missing rows, got {storage.null_count}. ")
-            + "Leave these rows out: dataset.filter."
+            + "Drop these rows with dataset.filter."
         )
     while arrow().types.is_list(storage.type):
         storage = storage.flatten()
@@ -350,12 +352,12 @@ def _is_records(X: Any) -> bool:
 
 
 def _arrow_stream(X: Any) -> Source | None:
-    """Accept whatever speaks Arrow or the data frame protocol; mappings of columns; lists of rows."""
+    """Open objects with the Arrow or data frame protocol, mappings of columns and lists of rows."""
     pa = arrow()
     if isinstance(X, pa.RecordBatchReader):
         raise DataError(
-            "the data are read more than once, and a RecordBatchReader can be read once only. "
-            "Pass a data set, a table or files."
+            "source must be readable more than once, got a RecordBatchReader, which is not. Pass a data "
+            "set, a table or files."
         )
     if isinstance(X, Mapping):
         table = pa.table(dict(X))
@@ -369,8 +371,8 @@ def _arrow_stream(X: Any) -> Source | None:
         names = [str(name) for name in X.columns]
         repeated = [name for name in names if names.count(name) > 1]
         if repeated:
-            told = f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
-            raise DataError(printable(told))
+            text = f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
+            raise DataError(printable(text))
         table = pa.Table.from_pandas(X, preserve_index=False)
     else:
         table = pa.table(X)
@@ -379,7 +381,7 @@ def _arrow_stream(X: Any) -> Source | None:
     def read(columns: list[str], size: int) -> Iterator[Any]:
         yield from table.select(columns).to_batches(size)
 
-    return _of_object("the table", schema, read, table.num_rows)
+    return _source_of_object("the table", schema, read, table.num_rows)
 
 
 _OPENERS = (

@@ -1,1 +1,1 @@
-"""Audits of data that are read in passes, on one machine or on a cluster."""
+"""Audits of data larger than memory, read in several passes, on one machine or on a cluster."""

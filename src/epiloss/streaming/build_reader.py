@@ -1,4 +1,4 @@
-"""How the whole data are read, once the census tells which labels, subgroups and weights there are."""
+"""Building the reader from the labels, subgroups and weights that the census found."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from epiloss.streaming.reader import Layout, Reader
 def build_reader(
     source: Source, layout: Layout, reading: Reading, census: Census
 ) -> tuple[Reader, list[Remark]]:
-    """Return the reader for the whole data, and what to remark."""
+    """Return the reader of the data, and remarks."""
     roles, n_columns = layout.roles, layout.n_scores
-    labels = whole_labels(census.labels)
+    labels = integer_labels(census.labels)
     named = read_classes(
         None if reading.classes is None else [_meant(labels, one) for one in reading.classes],
         max(n_columns, 2),
@@ -52,25 +52,25 @@ def build_reader(
 
 
 def source_remarks(texts: Sequence[str]) -> list[Remark]:
-    """Return what a source says of itself."""
+    """Return the remarks of a source."""
     return [Remark("source", text) for text in texts]
 
 
 def _left_out(field: Any) -> Remark:
-    """Say why a column that the data mark is left out."""
+    """Return the remark that an identifier or index is not used as a feature."""
     if mark_of(field) == INDEX:
         return index_remark(field.name)
     text = f"column {field.name!r} is an identifier and is not used as a feature."
     return Remark("identifier-left-out", text)
 
 
-def whole_labels(labels: Mapping[Any, int]) -> list[Any]:
-    """Return the labels; numbers without a fraction are whole numbers, as CSV does not tell."""
+def integer_labels(labels: Mapping[Any, int]) -> list[Any]:
+    """Return the labels; if all are integral floats, as CSV gives them, as integers."""
     if all(isinstance(label, float) and label.is_integer() for label in labels):
         return [int(label) for label in labels]
     return list(labels)
 
 
 def _meant(labels: Sequence[Any], given: Any) -> Any:
-    """Return the label that is meant; on a command line, all are texts."""
+    """Return the label for a value that the user gave, which is a string on the command line."""
     return label_named(labels, given) if isinstance(given, str) and given not in labels else given

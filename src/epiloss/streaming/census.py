@@ -1,4 +1,4 @@
-"""The first pass: which labels, subgroups and weights there are."""
+"""The first pass: counting labels, and collecting subgroups and the largest weight."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from epiloss.input.arrays import missing_labels, read_weights
 from epiloss.input.features import Place
 from epiloss.sources.arrow import value_counts
 from epiloss.sources.base import Part
-from epiloss.streaming.passes import Faults, Pass, PassResult, placed
+from epiloss.streaming.passes import Pass, PassResult, RowErrors, numbered_batches
 from epiloss.streaming.reader import named_groups, plain_labels, plain_numbers
 from epiloss.streaming.roles import Roles
 
-_MOST_LABELS, _MOST_GROUPS = 10_000, 10_000  # more are an identifier, named by mistake
+_MAX_LABELS, _MAX_GROUPS = 10_000, 10_000  # a column with more values is probably an identifier
 
 
 @dataclass(frozen=True)
 class Census(PassResult):
-    """Who is there: rows, labels, subgroups, and the largest weight."""
+    """Counts of rows and labels, the names of subgroups, and the largest weight."""
 
     n_rows: int
     labels: Mapping[Any, int]
-    subgroups: Mapping[str, frozenset[str]]  # by the name of their column
+    subgroups: Mapping[str, frozenset[str]]  # names of the subgroups of each column
     largest_weight: float
     n_weightless: int
     n_unlabelled: int
-    parts: Mapping[str, int]  # rows of each
+    parts: Mapping[str, int]  # number of rows by identity of the part
 
     def merge(self, other: Census) -> Census:
         """Return the census of both."""
@@ -78,7 +78,7 @@ class TakeCensus(Pass[Census]):
         return self.roles.census
 
     def __call__(self, part: Part, offset: int = 0) -> Census:
-        """Count the rows of a part, and remember that they are this part's."""
+        """Count the rows of a part, and record their number with its identity."""
         found = super().__call__(part, offset)
         return replace(found, parts={part.identity: found.n_rows})
 
@@ -87,14 +87,14 @@ class TakeCensus(Pass[Census]):
         n_rows, weightless, largest = 0, 0, 0.0
         labels: dict[Any, int] = {}
         subgroups: dict[str, set[str]] = {name: set() for name in self.roles.subgroups}
-        faults = Faults()
-        for batch, _, at in placed(batches, part_name, first_row):
+        errors = RowErrors()
+        for batch, _, at in numbered_batches(batches, part_name, first_row):
             n_rows += batch.num_rows
-            with faults.noted():
+            with errors.collected():
                 for label, n in self._labels(batch, at).items():
                     labels[label] = labels.get(label, 0) + n
             if self.roles.weight is not None:
-                with faults.noted():
+                with errors.collected():
                     column = batch.column(self.roles.weight)
                     weights = read_weights(plain_numbers(column), at, [self.roles.weight])
                     largest = max(largest, float(weights.max(initial=0.0)))
@@ -102,15 +102,15 @@ class TakeCensus(Pass[Census]):
             for name, found in subgroups.items():
                 names, places = named_groups(batch.column(name))
                 found |= set(names[np.unique(places)].tolist())
-                _check_few(name, len(found), _MOST_GROUPS, "subgroups")
-            _check_few(self.roles.label, len(labels), _MOST_LABELS, "labels")
-        faults.tell()
+                _check_few(name, len(found), _MAX_GROUPS, "subgroups")
+            _check_few(self.roles.label, len(labels), _MAX_LABELS, "labels")
+        errors.raise_merged()
         unlabelled = labels.pop(None, 0)
         known = {name: frozenset(found) for name, found in subgroups.items()}
         return Census(n_rows, labels, known, largest, weightless, unlabelled, {})
 
     def _labels(self, batch: Any, at: Place) -> dict[Any, int]:
-        """Count the labels; None is for missing ones, where they are to be left out."""
+        """Count the labels; with ``drop_missing``, missing ones are counted as None."""
         name = self.roles.label
         values = plain_labels(batch.column(name), name, at)
         labels = value_counts(values)
@@ -124,7 +124,7 @@ def _check_few(column: str, n: int, most: int, what: str) -> None:
     if n > most:
         raise DataError(
             printable(
-                f"{what} must have at most {most:,} values, got more in column {column!r}. "
-                "Name another column."
+                f"{what} must have at most {most:,} distinct values, got more in column {column!r}. "
+                "Pass another column."
             )
         )

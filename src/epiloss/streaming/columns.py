@@ -1,4 +1,4 @@
-"""The columns that the user names, by what they are for."""
+"""Checking the column names that the user passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epiloss.errors import OptionError
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that the user names, by what they are for."""
+    """The column names that the user passes, by option."""
 
     label: str
     scores: tuple[str, ...]
@@ -36,10 +36,10 @@ class Columns:
         row_id: Any,
         display: Any,
     ) -> Columns:
-        """Check that names are names, before any file is looked for."""
+        """Check that all names are strings, before any file is opened."""
         scores = _names("score", score)
         if not scores:
-            raise OptionError("score must name at least one column, got none.")
+            raise OptionError("score must name at least one column, got none. Pass its name.")
         return cls(
             label=_one_name("label", label),
             scores=scores,

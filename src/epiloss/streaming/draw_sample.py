@@ -1,4 +1,4 @@
-"""The second pass and what comes of it: the sample, and what is remarked on the rows."""
+"""The second pass: drawing the sample, with remarks on the rows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from epiloss.streaming.sampling import (
     is_uneven,
     limit_of,
     read_sample,
-    without_named_columns,
+    with_text_features,
 )
 from epiloss.streaming.survey import Survey, TakeSurvey
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The sample, the reader that knows its categories, and what is known of all rows.
+class DrawnSample:
+    """The sample, the reader with its categories, and the survey of all rows.
 
-    ``limit`` is the largest key of the sample, which ``is_whole`` where all rows are in it.
+    ``limit`` is the largest key of the sample; ``is_whole`` if the sample has all rows.
     """
 
     sample: Sample
@@ -51,8 +51,8 @@ def draw_sample(
     remarks: list[Remark],
     *,
     features_named: bool,
-) -> Drawn:
-    """Draw a sample of at most about ``room`` rows, and remark on it and on all rows."""
+) -> DrawnSample:
+    """Draw a sample of about ``room`` rows at most, with remarks on it and on all rows."""
     n_rows = census.n_rows - census.n_weightless
     limit, is_whole = limit_of(room, n_rows), n_rows <= room
     work = TakeSurvey(read, rule, limit, 2 * room + 100, with_scores=not is_whole)
@@ -62,15 +62,15 @@ def draw_sample(
     problem = sample.problem.with_remarks(*remarks, *on_columns, *remarks_on(sample.problem))
     sample = replace(sample, problem=problem, by_place=bool(by_place))
     _check_two_classes(sample, census)
-    return Drawn(sample, read, survey, n_rows, limit, is_whole)
+    return DrawnSample(sample, read, survey, n_rows, limit, is_whole)
 
 
 def _rows_left_out(survey: Survey, census: Census, read: Reader) -> list[Remark]:
-    """Say of which rows scores were clipped, and which were left out; refuse data that change."""
+    """Return remarks on clipped scores and dropped rows; raise an error if the data changed."""
     n_rows = census.n_rows - census.n_weightless
     lost = n_rows - survey.n_rows - survey.n_missing
     if lost and read.roles.weight is None:
-        raise changed(n_rows, survey.n_rows + survey.n_missing)
+        raise data_changed(n_rows, survey.n_rows + survey.n_missing)
     if survey.n_rows == 0:
         raise no_rows()
     remarks = clipped_remark(survey.n_clipped)
@@ -79,29 +79,29 @@ def _rows_left_out(survey: Survey, census: Census, read: Reader) -> list[Remark]
     return [*remarks, *weightless_remarks(census.n_weightless, census.n_weightless + max(lost, 0))]
 
 
-def changed(before: int, after: int) -> DataError:
-    """Return what to say of data of which two passes have not the same number of rows."""
+def data_changed(before: int, after: int) -> DataError:
+    """Return the error for data whose number of rows differs between passes."""
     return DataError(
         f"the data must be the same each time they are read, got {before:,} rows and then {after:,}. "
-        "Write them to files first, and audit these."
+        "Write them to files, and audit those."
     )
 
 
 def _read(
     survey: Survey, read: Reader, source: Source, *, features_named: bool
 ) -> tuple[Sample, Reader, list[Remark]]:
-    """Return the sample, the reader that knows its categories, and what to remark on its columns."""
+    """Return the sample, the reader with its categories, and remarks on its columns."""
     numbered = not any(isinstance(part, SparkPart) for part in source.parts)
     sample, read = read_sample(survey, read, numbered=numbered)
     parts = single_parts(source)
     if all(isinstance(part, FilePart) and part.kind == "csv" for part in parts):
         names = {part.name for part in parts}
         check_untyped(read.columns, sample.table, names.pop() if len(names) == 1 else "the data")
-    return without_named_columns(sample, read, features_named=features_named)
+    return with_text_features(sample, read, features_named=features_named)
 
 
 def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple[Survey, list[Remark]]:
-    """Draw the sample by what the rows hold; where they repeat too much, by their numbers."""
+    """Draw the sample by the values of the rows or, if too many rows are equal, by row number."""
     survey: Survey = runner.run(work, f"{work.limit}", n_rows)
     if n_rows <= room or not is_uneven(survey, work.limit):
         return survey, []
@@ -110,13 +110,13 @@ def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple
         if 0 < n <= 2 * room:
             return survey, []
         raise DataError(
-            "clusters must fit into the sample, and these are too large. Allow more memory, or use "
-            "subgroups= instead of clusters=."
+            f"clusters must fit into a sample of {room:,} rows, got clusters that are too large. Allow "
+            "more memory, or use subgroups= instead of clusters=."
         )
     if any(isinstance(part, SparkPart) for part in runner.source.parts):
         raise DataError(
-            "too many rows are equal to draw a sample by their values. Name a column that identifies "
-            "rows as row_id."
+            "rows must differ to draw a sample of a Spark data frame, got too many equal rows. Pass "
+            "row_id=, a column that identifies rows."
         )
     again: Survey = runner.run(replace(work, by_place=True), f"{work.limit} by place", n_rows)
     text = "many rows are equal, so the sample was drawn by their positions."
@@ -126,7 +126,7 @@ def _surveyed(runner: Runner, work: TakeSurvey, n_rows: int, room: int) -> tuple
 def _check_two_classes(sample: Sample, census: Census) -> None:
     if len(np.unique(sample.problem.labels)) < 2:
         raise DataError(
-            f"the sample of {len(sample.keys):,} of {census.n_rows:,} rows has one class only: the "
-            "other is too rare to learn from. Allow more memory, or drop some rows of the frequent "
-            "class and weight the others."
+            f"the sample must have at least two classes, got one in {len(sample.keys):,} of "
+            f"{census.n_rows:,} rows because the other is rare. Allow more memory, or drop some rows of "
+            "the frequent class and weight the others."
         )

@@ -1,9 +1,9 @@
-"""From a sample and the sums of all rows to the audit.
+"""The audit of all rows, from a sample and the sums of the last pass.
 
-Regions are learned on a part of the sample, and every other row of the data is counted in them. Models
-are learned on all of it, and every row of the data is judged by those that have not seen it. The losses
-are those of all these rows. What each row owes to chance is seen in the sample, and holds for the rows
-that were not kept as well.
+Regions are learned on a part of the sample and evaluated on all other rows. Twin learners are trained on
+the whole sample, and every row is evaluated with those that were not trained on it. The losses are
+therefore those of all rows. Their standard errors are estimated from the sample, whose rows vary like
+those that were not kept.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from epiloss.streaming.tally import Tally
 def learn_from_sample(
     sample: Sample, survey: Survey, options: Options, limit: int
 ) -> tuple[tuple[Learned, ...], Codes]:
-    """Learn level sets, curves and regions; return them, and the rows that the regions are learned on.
+    """Learn level sets, curves and regions; return them, and the rows used to learn the regions.
 
-    ``limit`` is the largest key of the sample. The rows that learn are those with the smallest keys,
-    so that equal rows are all on one side.
+    ``limit`` is the largest key of the sample. The learning rows are those with the smallest keys, so
+    that equal rows are never split.
     """
     learners = np.flatnonzero(sample.keys < np.uint64(int(options.split * limit)))
     learns = sample.problem.features is not None
@@ -59,10 +59,11 @@ def learn_from_sample(
         learners = learners[:0]
     elif not 0 < len(learners) < len(sample.keys):
         raise DataError(
-            f"{len(sample.keys)} sampled rows are too few to learn regions. Allow more memory."
+            f"the sample must have enough rows to learn regions, got {len(sample.keys)}. Allow more "
+            "memory."
         )
     trees = stream(options.seed, "trees")
-    in_place = replace(options, n_jobs=None)  # its processes are for the passes
+    in_place = replace(options, n_jobs=None)  # n_jobs is for the passes
     learned = []
     binaries = binary_problems(sample.problem, options.rule)
     for binary, cells in zip(binaries, survey.cells, strict=True):
@@ -79,7 +80,7 @@ Juries = tuple[tuple[Jury, ...], ...]  # of each binary problem, one for each re
 
 
 def learn_juries(sample: Sample, options: Options, n_rows: int) -> Juries:
-    """Train twin learners on the sample, if they are asked for; none where that is not possible."""
+    """Train twin learners on the sample if the method needs them; empty if that is not possible."""
     if options.method != "twin":
         return ()
     binaries = binary_problems(sample.problem, options.rule)
@@ -147,7 +148,7 @@ def _without_bins(
     tally: Tally,
     options: Options,
 ) -> list[CrossfitBound | None]:
-    """Return the estimates without bins: of all rows where they were judged, else of the sample."""
+    """Return the estimates without bins: on all rows with twin learners, else on the sample."""
     sums, bounds = iter(tally.twins), []
     for problem, some in zip(binaries, juries or [()] * len(binaries), strict=True):
         repeats = [
@@ -166,7 +167,7 @@ def _twin_of_sums(
     sums: TwinSums,
     level: float,
 ) -> CrossfitBound:
-    """Return the twin estimate of all rows, with its error as sampled rows show it."""
+    """Return the twin estimate of all rows, with its standard error from the sampled rows."""
     weight = np.ones(len(sample.labels)) if sample.weights is None else sample.weights
     error = SampledMean.of(weight, learners, sums.weight, sums.weight_sq)
     chosen = sums.chosen(sums.terms(jury, sample, places), weight)
@@ -209,24 +210,26 @@ def _remark(
     judged: bool,
     recalibrated: bool,
 ) -> Remark:
-    """Say what rests on how many rows."""
-    learned = f"regions were learned on {n_learners:,} rows of it, " if n_learners else ""
-    counted, some = "counted", "standard errors"
+    """Return the remark on how many rows each estimate is based on."""
+    sentences = [f"all {n_rows:,} rows were evaluated, with a sample of {n_sample:,} in memory"]
+    if n_learners:
+        sentences.append(f"regions were learned on {n_learners:,} sampled rows")
+    from_sample = ["standard errors"]
     if judged:
-        counted = "counted and judged by models that had not seen them"
-        learned += "the models of the headline on all of it; "
+        sentences.append("the models of the headline were learned on the sample")
     elif any(bound is not None for bound in bounds):
-        some = "the headline without bins and standard errors"
+        from_sample.insert(0, "the estimate without bins")
     if recalibrated:
-        some += ", and what recalibration would do,"
-    kept = f"of {n_rows:,} rows, all of them {counted}, a sample of {n_sample:,} was kept"
-    return Remark("sampled", f"{kept}: {learned}{some} rest on it.")
+        from_sample.append("the effect of recalibration")
+    listed = ", ".join(from_sample[:-1]) + " and " * (len(from_sample) > 1) + from_sample[-1]
+    sentences.append(f"{listed} were estimated from the sample")
+    return Remark("sampled", f"{'; '.join(sentences)}.")
 
 
 def _evaluated(
     problem: BinaryProblem, learned: Learned, learners: Codes, stats: RegionStats, n_rows: int
 ) -> Evaluation:
-    """Return the losses of the rows that did not learn, from the sums of all rows."""
+    """Return the losses of the rows that were not used for learning, from the sums of all rows."""
     base_rate = float(stats["label"].sum() / stats["weight"].sum())
     if len(learners):
         stats = stats.without(learned.place(problem.take(learners)).stats())
@@ -249,17 +252,18 @@ def _evaluated(
 
 @dataclass(frozen=True)
 class SampledTerms(RowTerms):
-    """What rows of a sample add, of which many more were evaluated.
+    """Contributions of sampled rows to means over all evaluated rows.
 
-    Each row has its own part in the mean over all rows, ``seen`` times that in the sample's mean. The
-    rows that were not kept vary as those that were: they stand, ``unseen`` times, behind them.
+    A sampled row contributes ``seen`` times as much to the mean over all rows as to that of the sample.
+    The rows that were not kept vary like the sampled ones, and are represented by these, ``unseen``
+    times.
     """
 
     seen: float = 1.0
     unseen: float = 0.0
 
     def contribution(self, name: str, n_rows: int) -> Floats:
-        """Return the deviations of the sampled rows, and those that stand for all others."""
+        """Return the deviations of the sampled rows, and those that represent all other rows."""
         own = super().contribution(name, n_rows)
         return np.concatenate([self.seen * own, self.unseen * own])
 
@@ -274,10 +278,10 @@ def _sampled(terms: RowTerms, stats: RegionStats) -> SampledTerms:
 
 @dataclass(frozen=True)
 class SampledMean:
-    """The error of a mean over all rows, of which a sample is known, with these weights.
+    """The error of a mean over all rows, estimated from sampled rows with these weights.
 
-    Each sampled row has its own part in the mean, ``seen`` times that in the sample's mean. Behind the
-    ``evaluating`` rows, as in ``SampledTerms``, all others stand, ``unseen`` times.
+    A sampled row contributes ``seen`` times as much to the mean as to that of the sample. The
+    ``evaluating`` rows represent all other rows, ``unseen`` times, as in ``SampledTerms``.
     """
 
     weight: Floats
@@ -287,7 +291,7 @@ class SampledMean:
 
     @classmethod
     def of(cls, weight: Floats, learners: Codes, total: float, squares: float) -> SampledMean:
-        """Return the error where all rows have this total weight, and sum of squared weights."""
+        """Return the error, given the total weight and the sum of squared weights of all rows."""
         evaluating = np.setdiff1d(np.arange(len(weight)), learners, assume_unique=True)
         some = weight[evaluating]
         spread = float((some**2).sum()) / float(some.sum()) ** 2
@@ -295,7 +299,7 @@ class SampledMean:
         return cls(weight, evaluating, float(weight.sum()) / total, float(np.sqrt(max(rest, 0.0))))
 
     def influence(self, values: Floats) -> Influence:
-        """Return the influence of sampled rows on the mean, and of those that they stand for."""
+        """Return the influence on the mean of sampled rows, and of the rows that they represent."""
         some, others = self.evaluating, np.zeros(len(values))
         others[some] = self.unseen * _deviation(self.weight[some], values[some])
         return Influence(np.concatenate([self.seen * _deviation(self.weight, values), others]))
@@ -312,7 +316,7 @@ def _deviation(weight: Floats, values: Floats) -> Floats:
 
 
 def _padded(bound: CrossfitBound | None) -> CrossfitBound | None:
-    """Return a bound on which the rows that were not kept have no influence."""
+    """Return a bound whose influence is padded with zeros for the rows that were not kept."""
     if bound is None:
         return None
     own: Influence = bound.influence

@@ -1,4 +1,4 @@
-"""Audits of language-model logs: their own columns, where the user names none."""
+"""Audits of language-model logs, whose columns are used if the user passes none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epiloss.streaming.roles import Roles
 
 
 def log_of(source: Any, label: Any, score: Any) -> Log | None:
-    """Return the log that a source is; files of lines with columns named are tables."""
+    """Return the log of a source; None for tables, and for files whose columns the user passes."""
     if isinstance(source, Log):
         return source
     named = label is not None or score is not None
@@ -27,7 +27,7 @@ def log_of(source: Any, label: Any, score: Any) -> Log | None:
 
 
 def columns_of_log(log: Log, given: dict[str, Any], options: dict[str, Any]) -> None:
-    """Fill in what the user does not name: the columns and the task of the log."""
+    """Fill in the columns and the task of the log where the user passes none."""
     own = given["label"] is None and given["score"] is None
     given["label"] = given["label"] or log.label
     given["score"] = given["score"] or list(log.score)
@@ -47,19 +47,22 @@ def _listed(given: Any) -> list[Any]:
 
 
 def with_usual_columns(source: Source, given: dict[str, Any]) -> Source:
-    """Fill in the columns that are not named, by their usual names; the source then tells of them."""
+    """Fill in missing columns of labels and scores by their usual names, with a remark."""
     label, score = usual_columns(source.schema.names, given["label"], given["score"])
     found = {"label": label, "score": score}
-    told = " and ".join(f"{what} {name!r}" for what, name in found.items() if given[what] is None)
+    inferred = [f"{what} {name!r}" for what, name in found.items() if given[what] is None]
     given.update(found)
-    text = f"{told} found by the usual name{'s' if ' and ' in told else ''} of such columns."
+    text = f"{' and '.join(inferred)} found by the usual name{'s' if len(inferred) > 1 else ''}."
     return replace(source, remarks=(*source.remarks, printable(text)))
 
 
 def audit_repeated(log: Log, roles: Roles, options: Options) -> Audit:
-    """Audit rows that have several labels each, all in memory."""
+    """Audit rows with several labels each, in memory."""
     if len(roles.scores) > 1 or options.reading.task not in (None, "binary"):
-        raise OptionError("repeated labels need one score for each row and task='binary'.")
+        raise OptionError(
+            f"repeated labels need one score column and task 'binary', got {len(roles.scores)} score "
+            f"columns and task {options.reading.task!r}. Leave out score= and task=."
+        )
     table = log.table
     labels = np.array(table.column(roles.label).to_pylist(), float)
 
@@ -80,7 +83,7 @@ def audit_repeated(log: Log, roles: Roles, options: Options) -> Audit:
 
 
 def _values(column: Any) -> Any:
-    """Return a column as objects, or as numbers where none is missing."""
+    """Return a column as numbers, or as objects if it has strings or missing values."""
     if column.null_count or str(column.type) == "string":
         return np.array(column.to_pylist(), object)
     return np.array(column.to_pylist())

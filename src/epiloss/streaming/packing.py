@@ -1,4 +1,4 @@
-"""Facts, whole numbers and tables as the bytes of one Arrow stream, the same on every machine."""
+"""Packing JSON values, integer arrays and a table into the bytes of one Arrow stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epiloss.sources.arrow import arrow
 
 
 def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any) -> bytes:
-    """Return facts, whole numbers and a table as the bytes of one Arrow stream."""
+    """Return JSON values, integer arrays and a table as the bytes of one Arrow stream."""
     pa = arrow()
     blobs = [json.dumps({**facts, "shapes": [one.shape for one in arrays]}).encode()]
     blobs += [np.ascontiguousarray(one, np.int64).tobytes() for one in arrays]
@@ -22,7 +22,7 @@ def packed(facts: Mapping[str, Any], arrays: Sequence[NDArray[Any]], table: Any)
 
 
 def unpacked(data: bytes) -> tuple[dict[str, Any], list[NDArray[np.int64]], Any]:
-    """Return what ``packed`` was given."""
+    """Return the arguments of ``packed``."""
     pa = arrow()
     outer = pa.ipc.open_stream(data).read_all()
     outer.validate(full=True)

@@ -1,4 +1,4 @@
-"""The passes over the data: pure functions of a part, whose results merge in any order."""
+"""Passes over the data: pure functions of a part, whose results merge in any order."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Result = TypeVar("Result", bound="PassResult")
 
 
 class PassResult(ABC):
-    """What a pass knows of some rows; ``merge`` is associative and commutative."""
+    """The result of a pass over some rows; ``merge`` is associative and commutative."""
 
     n_rows: int
 
     @abstractmethod
     def merge(self, other: Any) -> Any:
-        """Return what is known of both sets of rows."""
+        """Return the result for both sets of rows."""
 
     @abstractmethod
     def to_bytes(self) -> bytes:
-        """Return everything as bytes, the same on every machine."""
+        """Return the result as bytes, which are the same on every machine."""
 
     @classmethod
     @abstractmethod
     def from_bytes(cls, data: bytes) -> PassResult:
-        """Return what ``to_bytes`` was made of."""
+        """Return the result that ``to_bytes`` wrote."""
 
 
 class Pass(ABC, Generic[Result]):
-    """A pass over the data: a function of a part, that needs nothing of the other parts."""
+    """A pass over the data: a function of one part, independent of the other parts."""
 
     name: ClassVar[str]
     result: ClassVar[type[PassResult]]
@@ -47,48 +47,50 @@ class Pass(ABC, Generic[Result]):
 
     @abstractmethod
     def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> Result:
-        """Return the result for rows, those of ``part_name`` from ``first_row`` on.
+        """Return the result for the rows of ``part_name`` that start at ``first_row``.
 
         ``offset`` is the number of the first row in the whole data.
         """
 
     def __call__(self, part: Part, offset: int = 0) -> Result:
-        """Return the result for a part; of a bundle, what is wrong is told file by file."""
+        """Return the result for a part; errors in a bundle are reported by file."""
         try:
             return self.over(part.batches(self.columns), part.name, part.first_row, offset)
         except RowsError:
             if isinstance(part, Bundle):
-                faults = Faults()
+                errors = RowErrors()
                 for one in part.files:
-                    with faults.noted():
+                    with errors.collected():
                         self(one)
-                faults.tell()
+                errors.raise_merged()
             raise
 
 
-def placed(batches: Iterable[Any], part_name: str, first_row: int) -> Iterator[tuple[Any, int, Place]]:
-    """Return the batches, the rows before each, and how its rows are named."""
+def numbered_batches(
+    batches: Iterable[Any], part_name: str, first_row: int
+) -> Iterator[tuple[Any, int, Place]]:
+    """Yield the batches, each with the number of rows before it and its place for error messages."""
     before = 0
     for batch in batches:
         yield batch, before, Place(part_name, first_row + before)
         before += batch.num_rows
 
 
-class Faults:
-    """What is wrong with rows of a part: it is told once all of them are read, and counted."""
+class RowErrors:
+    """Collects the errors of a part's rows, so that one error can report all of them."""
 
     def __init__(self) -> None:
         self._found: list[RowsError] = []
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Note what is wrong with the rows of a batch, and go on."""
+    def collected(self) -> Iterator[None]:
+        """Collect an error of the rows of a batch instead of raising it."""
         try:
             yield
         except RowsError as error:
             self._found.append(error)
 
-    def tell(self) -> None:
-        """Raise the error for all rows, if there is one."""
+    def raise_merged(self) -> None:
+        """Raise one error for all rows, if any were collected."""
         if self._found:
             raise RowsError.merged(self._found)

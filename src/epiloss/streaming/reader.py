@@ -1,4 +1,4 @@
-"""Which column plays which part, and how a batch of rows becomes a checked problem."""
+"""Readers, which convert batches of rows to checked problems."""
 
 from __future__ import annotations
 
@@ -43,33 +43,35 @@ from epiloss.streaming.roles import Roles, check_types
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are read and how wide they are: known before any row is."""
+    """The columns to read and their widths, known before any row is read."""
 
     roles: Roles
     columns: FeatureColumns
-    score_width: int  # of a column that holds all classes' scores as lists; else 0
+    score_width: (
+        int  # length of the lists in a score column that holds the scores of all classes; else 0
+    )
 
     @classmethod
     def of(cls, source: Source, roles: Roles) -> Layout:
-        """Return the layout of a source, or say which column cannot play its part."""
+        """Return the layout of a source, or raise an error for a column of an unsupported type."""
         check_types(source.schema, roles)
         width = _score_width(source, roles)
         return cls(roles, FeatureColumns.of(source.schema, roles.features, source.widths), width)
 
     @property
     def n_scores(self) -> int:
-        """The number of scores of a row."""
+        """The number of scores per row."""
         return self.score_width or len(self.roles.scores)
 
 
 def _score_width(source: Source, roles: Roles) -> int:
-    """Return how many scores a row's list of scores has; 0 where each column holds single ones."""
+    """Return the length of the lists in a score column; 0 if score columns hold single numbers."""
     lists = [name for name in roles.scores if is_list(source.schema.field(name).type)]
     if lists and len(roles.scores) > 1:
         raise OptionError(
             printable(
-                f"score must name one column of lists or several of numbers, got {lists[0]!r} among "
-                f"{len(roles.scores)} columns. Name it alone."
+                f"score must be one column of lists or several of numbers, got lists in {lists[0]!r} "
+                f"and {len(roles.scores) - 1} other columns. Pass only {lists[0]!r}."
             )
         )
     return FeatureColumns.of(source.schema, lists, source.widths).columns[0].width if lists else 0
@@ -77,13 +79,13 @@ def _score_width(source: Source, roles: Roles) -> int:
 
 @dataclass(frozen=True)
 class Reader(Layout):
-    """What is known of the whole data: with it a batch of rows is read without the others."""
+    """Reads batches independently of each other, with what is known of the whole data."""
 
     task: str
     classes: tuple[Any, ...]
     positive: int
     largest_weight: float | None
-    subgroups: Mapping[str, tuple[str, ...]]  # the names that occur, by column
+    subgroups: Mapping[str, tuple[str, ...]]  # sorted names of the subgroups of each column
     drop_missing: bool
     logits: bool
 
@@ -96,7 +98,7 @@ class Reader(Layout):
         labels: Codes | None = None,
         features: bool = True,
     ) -> Problem:
-        """Return the checked rows of a batch or table; those that do not count are left out."""
+        """Return the checked rows of a batch or table, without incomplete and weightless ones."""
         roles = self.roles
         given = self.scores(batch, at)[0] if scores is None else scores
         labels = self.labels(batch, at) if labels is None else labels
@@ -124,15 +126,15 @@ class Reader(Layout):
         return problem if counted.all() else problem.take(np.flatnonzero(counted))
 
     def missing(self, scores: Floats, labels: Codes) -> NDArray[np.bool_]:
-        """Tell which rows lack a score or a label."""
+        """Return which rows have no score or no label."""
         if not self.drop_missing:
-            return np.zeros(len(labels), bool)  # which is an error, told already
+            return np.zeros(len(labels), bool)  # missing values have already raised an error
         return lacks_score(scores) | (labels < 0)
 
     def scores(self, batch: Any, at: Place) -> tuple[Floats, int]:
-        """Return the probabilities, and how many were clipped to [0, 1].
+        """Return the probabilities, and the number that were clipped to [0, 1].
 
-        They are NaN where one is missing, if such rows are to be left out.
+        With ``drop_missing``, rows with a missing score are NaN.
         """
         names = self.roles.scores
         if self.score_width:
@@ -155,7 +157,7 @@ class Reader(Layout):
         return whole, n_clipped
 
     def labels(self, batch: Any, at: Place) -> Codes:
-        """Return the place of each row's class; -1 where there is none."""
+        """Return the index of each row's class; -1 if the label is missing."""
         places = {name: code for code, name in enumerate(self.classes)}
         values = plain_labels(batch.column(self.roles.label), self.roles.label, at)
         codes = read_codes(values, places)
@@ -180,9 +182,9 @@ class Reader(Layout):
     def keys(
         self, batch: Any, scores: Floats, features: Sequence[NDArray[Any]], at: Place
     ) -> NDArray[np.uint64]:
-        """Return a number for each row by which a sample is drawn.
+        """Return a hash of each row, by which a sample is drawn.
 
-        It is made of the cluster or the row's identifier if there is one, else of score and features.
+        It is made from the cluster or the identifier of the row, else from score and features.
         """
         by = self.roles.clusters or self.roles.row_id
         if by is not None:
@@ -200,12 +202,12 @@ class Reader(Layout):
         return keys
 
     def learned(self, table: Any) -> Reader:
-        """Return the reader that knows the categories of a table."""
+        """Return a reader with the categories of a table."""
         return replace(self, columns=self.columns.learned(table))
 
 
 def plain_labels(values: Any, name: str, at: Place) -> Any:
-    """Return labels as they are; of one-hot rows, the place of the 1."""
+    """Return labels; one-hot rows are converted to the position of the 1."""
     if not is_list(values.type):
         return values
     first = next((len(one) for one in values.to_pylist() if one is not None), 0)
@@ -214,14 +216,14 @@ def plain_labels(values: Any, name: str, at: Place) -> Any:
 
 
 def plain_numbers(values: Any) -> NDArray[Any]:
-    """Return numbers; texts as they are, for the error that they are to tell of."""
+    """Return numbers; strings unchanged, so that the error can show them."""
     if is_text(values.type):
         return np.array(values.to_pylist(), object)
     return read_numbers(values)
 
 
 def named_groups(values: Any) -> tuple[NDArray[Any], Codes]:
-    """Return the names of groups, the last one for missing values, and the place of each row's."""
+    """Return the names of groups, the last one for missing values, and each row's index in them."""
     distinct, places = encoded(values)
     given = np.empty(len(distinct) + 1, object)
     given[:-1] = distinct

@@ -1,4 +1,4 @@
-"""Which column plays which part."""
+"""Roles: which column holds labels, scores, features, weights and so on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from epiloss.sources.whole_files import column
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of the data, by the part they play."""
+    """The columns of the data by role."""
 
     label: str
     scores: tuple[str, ...]
@@ -30,21 +30,21 @@ class Roles:
     clusters: str | None = None
     row_id: str | None = None
     display: tuple[str, ...] = ()
-    identifiers: tuple[str, ...] = ()  # that the data themselves mark as such
+    identifiers: tuple[str, ...] = ()  # columns that the data themselves mark as identifiers
 
     @property
     def census(self) -> list[str]:
-        """The columns that say who is there: labels, weights and subgroups."""
+        """The columns of the first pass: labels, weights and subgroups."""
         return _named(self.label, self.weight, *self.subgroups)
 
     @property
     def survey(self) -> list[str]:
-        """All columns that are used."""
+        """The columns of the second pass: all that are used."""
         return _named(*self.tally, self.clusters, self.row_id, *self.display)
 
     @property
     def tally(self) -> list[str]:
-        """The columns that are added up."""
+        """The columns of the last pass: all that the sums need."""
         return _named(self.label, *self.scores, *self.features, self.weight, *self.subgroups)
 
 
@@ -63,22 +63,19 @@ def choose_roles(
     subgroups: Sequence[str],
     **others: str | None,
 ) -> Roles:
-    """Find the columns, or say which there are; by default all that have no other use are features.
+    """Assign columns to roles; by default, all columns without another role are features.
 
-    Columns that the data mark as identifiers or as an index are shown, and are no features.
+    Columns that the data mark as identifiers or as an index are displayed, and are not features.
     """
     several = {"score": scores, "features": features or (), "subgroups": subgroups}
-    for option, names in several.items():
-        if label in names:
+    single = {option: [name] for option, name in others.items() if name is not None}
+    for option, names in (several | single).items():
+        if label in names and option != "row_id":
             raise OptionError(
-                printable(f"{option} must not name the column of the labels, got {label!r}.")
+                printable(
+                    f"{option} must not be the column of the labels, got {label!r}. Pass another column."
+                )
             )
-    for option, name in others.items():
-        if name is not None and name == label and option != "row_id":
-            raise OptionError(
-                printable(f"{option} must not name the column of the labels, got {label!r}.")
-            )
-    known = dict.fromkeys(schema.names)
     repeated = [name for name in schema.names if schema.names.count(name) > 1]
     if repeated:
         raise DataError(
@@ -86,8 +83,8 @@ def choose_roles(
                 f"columns must have distinct names, got {repeated[0]!r} twice. Rename one of them."
             )
         )
-    options = {"label": [label], **several, "exclude": exclude, "display": display}
-    options |= {name: [one] for name, one in others.items() if one is not None}
+    known = dict.fromkeys(schema.names)
+    options = {"label": [label], **several, "exclude": exclude, "display": display, **single}
     for option, names in options.items():
         for name in names:
             column(known, name, option)
@@ -112,7 +109,7 @@ def choose_roles(
 
 
 def check_types(schema: Any, roles: Roles) -> None:
-    """Refuse labels, scores and weights of types that they cannot have, before any row is read."""
+    """Raise an error for labels, scores and weights of unsupported types, before rows are read."""
     types = arrow().types
 
     def is_number(kind: Any) -> bool:
@@ -126,19 +123,19 @@ def check_types(schema: Any, roles: Roles) -> None:
     if not (is_number(kind) or is_text(kind) or types.is_boolean(kind) or is_list(kind)):
         raise DataError(
             printable(
-                f"labels must be numbers, booleans or texts, got {kind} in column {roles.label!r}. "
+                f"labels must be numbers, booleans or strings, got {kind} in column {roles.label!r}. "
                 "Convert them first."
             )
         )
     for name in (*roles.scores, *_named(roles.weight)):
         kind = plain(name)
         if is_text(kind):
-            continue  # the first of these is shown when it is read
+            continue  # the error is raised when rows are read, and shows the first value
         if not (is_number(kind) or types.is_boolean(kind) or (is_list(kind) and name in roles.scores)):
             what = "weights" if name == roles.weight else "scores"
             raise DataError(
                 printable(
                     f"{what} must be numbers, got {kind} in column {name!r}. Convert them first, or "
-                    "name another column."
+                    "pass another column."
                 )
             )

@@ -1,4 +1,4 @@
-"""An audit of data that are read in passes, of which only a sample is ever in memory."""
+"""Audits of data that are read in passes; only a sample is kept in memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from epiloss.input.problem import OneClassError
 from epiloss.input.row_display import Display
 from epiloss.sources.bundles import bundled
 from epiloss.sources.tables import SparkPart, open_source, with_query
-from epiloss.streaming.build_reader import build_reader, whole_labels
+from epiloss.streaming.build_reader import build_reader, integer_labels
 from epiloss.streaming.census import Census, TakeCensus
 from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.columns import Columns
-from epiloss.streaming.draw_sample import Drawn, changed, draw_sample
+from epiloss.streaming.draw_sample import DrawnSample, data_changed, draw_sample
 from epiloss.streaming.engines import resolve_engine
 from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample, learn_juries
 from epiloss.streaming.given_logs import (
@@ -57,57 +57,57 @@ def audit_table(
     checkpoint: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Audit:
-    """Audit files or a table, whose columns are given by name; they may be larger than memory.
+    """Audit files or a table, which may be larger than memory; columns are given by name.
 
-    The data are read in passes, and only a sample is kept in memory. Models and regions are learned on
-    it, and all rows are evaluated.
+    The data are read in several passes, and only a sample is kept in memory. Models and regions are
+    learned on the sample, and all rows are evaluated.
 
     Parameters
     ----------
     source : path, paths, folder, pattern or table
         Parquet, CSV, JSON (also compressed) or Arrow files; a database file, with ``sql``; or a
         pyarrow, pandas, polars, duckdb, Hugging Face, dask or Spark table. Without ``label`` and
-        ``score`` also logs of language models: samples of lm-evaluation-harness, and logs of Inspect.
+        ``score``, also logs of language models: samples of lm-evaluation-harness and logs of Inspect.
     label : str, optional
-        Column of labels; by default the one of a log, or the first with a usual name: ``correct``,
-        ``is_correct``, ``accuracy``.
+        Column of labels; by default that of a log, or the first column with a usual name such as
+        ``correct``, ``is_correct`` or ``accuracy``.
     score : str or sequence of str, optional
-        Column of scores, or one for each class; by default the one of a log, or the first with a
-        usual name: ``confidence``, ``probability``, ``prob``.
+        Column of scores, or one for each class; by default that of a log, or the first column with a
+        usual name such as ``confidence``, ``probability`` or ``prob``.
     features : sequence of str, optional
-        Columns of features; by default all columns without another use.
+        Columns of features; by default all columns that are not used otherwise.
     exclude : sequence of str
         Columns to ignore.
     subgroups : str or sequence of str
-        Columns of groups that you know, each audited by itself.
+        Columns of known subgroups; each column is audited separately.
     sample_weight, clusters : str, optional
-        Columns of weights, and of clusters (patients, users) whose rows depend on each other.
+        Column of weights, and column of clusters (patients, users) whose rows depend on each other.
     row_id : str, optional
-        Column that identifies rows; by default score and features do.
+        Column that identifies rows; by default, score and features identify them.
     display : str or sequence of str
-        Columns to show of rows in reports.
+        Columns to show in reports.
     sql : str, optional
-        A query, where ``source`` is a DuckDB or SQLite database file: its rows are audited.
+        Query whose rows are audited, if ``source`` is a DuckDB or SQLite database file.
     engine : {"local", "memory", "dask", "spark", "ray"}, address, dask Client or SparkSession
         Where the data are read; the result does not depend on it.
     memory : int or str
-        Memory limit: it bounds the sample that is kept.
+        Memory limit, which determines the size of the sample.
     checkpoint : path, optional
-        Folder for what the passes have counted so far, from which a killed run continues.
+        Folder for intermediate results, from which an interrupted run resumes.
     **options
-        Further options of :func:`epiloss.audit`. ``n_jobs`` is the number of processes.
+        Other options of :func:`epiloss.audit`. ``n_jobs`` is the number of processes.
 
     Returns
     -------
     Audit
-        As :func:`epiloss.audit`.
+        The same result as :func:`epiloss.audit`.
 
     See Also
     --------
     audit : the same for arrays and data frames.
     read_log : reads logs of language models, with options.
-    RegionPlan : batch after batch, in regions learned once.
-    extract : writes the scores and features of a network to a file.
+    RegionPlan : evaluates batches in regions that were learned once.
+    extract : writes the scores and features of a neural network to a file.
 
     Examples
     --------
@@ -120,8 +120,6 @@ def audit_table(
     >>> result.n_samples
     2000
     """
-    own = ("label", "score", "features", "exclude", "subgroups", "sample_weight", "clusters", "row_id")
-    others = ("display", "sql", "engine", "memory", "checkpoint")
     given = {
         "label": label,
         "score": score,
@@ -136,7 +134,7 @@ def audit_table(
     log = log_of(source, label, score)
     if log is not None:
         columns_of_log(log, given, options)
-    chosen = read_options(options, "audit_table", (*own, *others))
+    chosen = read_options(options, "audit_table", (*given, "sql", "engine", "memory", "checkpoint"))
     opened = None if log is None else open_source(log)
     if opened is None and (label is None or score is None):
         opened = with_usual_columns(open_source(with_query(source, sql)), given)
@@ -153,7 +151,7 @@ def audit_table(
     kept = None if checkpoint is None else Checkpoint(checkpoint, _run_facts(columns, chosen, limit))
     with (
         resolve_engine(engine, chosen.n_jobs) as running,
-        nullcontext() if kept is None else kept.blamed(),
+        nullcontext() if kept is None else kept.explaining_errors(),
     ):
         runner = Runner(opened, running, kept, chosen.verbose)
         return _audited(runner, layout, columns, chosen, room)
@@ -166,7 +164,7 @@ def _run_facts(columns: Columns, options: Options, memory: int) -> dict[str, Any
 
 
 def _audited(runner: Runner, layout: Layout, columns: Columns, options: Options, room: int) -> Audit:
-    """Take the census, draw a sample of at most about ``room`` rows, and audit it with all rows."""
+    """Take the census, draw a sample of about ``room`` rows at most, and audit all rows with it."""
     census: Census = runner.run(TakeCensus(layout.roles, options.reading.drop_missing))
     if census.n_rows == census.n_unlabelled:
         raise no_rows()
@@ -181,16 +179,18 @@ def _audited(runner: Runner, layout: Layout, columns: Columns, options: Options,
     problem, display = drawn.sample.problem, drawn.sample.display(layout.roles.display)
     if drawn.is_whole:
         return audit_problem(without_equal_weights(problem), options, display)
-    alone = _only_by_sample(read)
-    if alone is not None:
+    reason = _why_sample_only(read)
+    if reason is not None:
         n_sampled = len(drawn.sample.keys)
-        text = f"{alone}: audited on a sample of {n_sampled:,} of {drawn.n_rows:,} rows."
+        text = f"{reason}: audited on a sample of {n_sampled:,} of {drawn.n_rows:,} rows."
         return audit_problem(problem.with_remarks(Remark("sample-only", text)), options, display)
-    return _of_all_rows(runner, drawn, options, display)
+    return _audit_all_rows(runner, drawn, options, display)
 
 
-def _of_all_rows(runner: Runner, drawn: Drawn, options: Options, display: Display | None) -> Audit:
-    """Learn from the sample, and count and judge all rows."""
+def _audit_all_rows(
+    runner: Runner, drawn: DrawnSample, options: Options, display: Display | None
+) -> Audit:
+    """Learn from the sample, and evaluate all rows."""
     sample, survey = drawn.sample, drawn.survey
     learned, learners = learn_from_sample(sample, survey, options, drawn.limit)
     keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], drawn.n_rows])
@@ -198,21 +198,22 @@ def _of_all_rows(runner: Runner, drawn: Drawn, options: Options, display: Displa
     work = TakeTally(drawn.read, options.rule, learned, juries)
     tally: Tally = runner.run(work, keys, drawn.n_rows)
     if tally.n_rows != survey.n_rows:
-        raise changed(survey.n_rows, tally.n_rows)
+        raise data_changed(survey.n_rows, tally.n_rows)
     return audit_of_tally(sample, learned, learners, juries, tally, options, display)
 
 
 def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:
-    """Return what to say of data of one class, with their score."""
-    error = OneClassError(next(iter(whole_labels(census.labels))), census.n_rows - census.n_unlabelled)
+    """Return the error for data with one class, which includes their score."""
+    label = next(iter(integer_labels(census.labels)))
+    error = OneClassError(label, census.n_rows - census.n_unlabelled)
     found: ScoreSum = runner.run(work, "score", census.n_rows)
     return error.scored(work.rule.name, found.losses / found.weights)
 
 
-def _only_by_sample(read: Reader) -> str | None:
-    """Say why more than the sample cannot be added up, if so."""
+def _why_sample_only(read: Reader) -> str | None:
+    """Return why only the sample can be audited; None if all rows can."""
     if read.roles.clusters is not None:
-        return "clusters must be whole to be counted"
+        return "clusters cannot be evaluated in parts"
     if read.task == "joint":
-        return "task 'joint' conditions on whole vectors"
+        return "task 'joint' conditions on all scores of a row"
     return None

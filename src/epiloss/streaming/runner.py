@@ -1,4 +1,4 @@
-"""Passes over all parts of the data, from where a checkpoint says that they were left."""
+"""Running passes over all parts of the data, resuming from a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from epiloss.streaming.passes import Pass, PassResult
 
 
 def no_rows() -> DataError:
-    """Return what to say of data without rows."""
+    """Return the error for data without rows."""
     return DataError("the data must have at least one row, got none. Check how the rows were selected.")
 
 
 @dataclass
 class Runner:
-    """Runs passes over a source, from where a checkpoint says that they were left."""
+    """Runs passes over a source, resuming from a checkpoint if there is one."""
 
     source: Source
     engine: Engine
@@ -68,7 +68,7 @@ class Runner:
         return result
 
     def number_rows(self, census: Census) -> None:
-        """Give the rows of the whole data numbers, part by part."""
+        """Set the number of each part's first row in the whole data."""
         counts = [census.parts.get(part.identity, 0) for part in self.source.parts]
         starts = np.cumsum([0, *counts]).tolist()
         self.offsets = {

@@ -1,4 +1,4 @@
-"""The sample that stays in memory: how large, which rows learn, and whether rows repeat too much."""
+"""The sample that is kept in memory: its size, its rows, and how it is read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from epiloss.streaming.runner import no_rows
 from epiloss.streaming.survey import KEY, KEYS, ROW, Survey
 
 MOST = 250_000  # rows of a sample, on half of which regions are learned
-_LEAST = 10_000  # rows of a sample; below, the memory is too small
-_COPIES = 12  # of the sample that learners and tables need, with room for all else
-_FEW_TEXTS = 0.1  # of the distinct values of a column that is taken to be one of numbers
+_MIN_ROWS = 10_000  # of a sample; a memory limit for fewer rows is an error
+_COPIES = 12  # memory of the audit, as a multiple of the size of the sample
+_FEW_STRINGS = 0.1  # a column with a smaller share of non-numeric values should hold numbers
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -50,26 +50,26 @@ def read_memory(memory: int | float | str) -> int:
 
 
 def capacity(layout: Layout, memory: int) -> int:
-    """Return how many rows a sample may have."""
+    """Return the maximum number of rows of a sample."""
     numbers = sum(one.width for one in layout.columns.columns) + max(layout.score_width, 1) + 6
     texts = sum(one.kind == TEXT for one in layout.columns.columns) + len(layout.roles.display)
     rows = memory // (_COPIES * (8 * numbers + 32 * texts))
-    if rows < _LEAST:
-        needed = _LEAST * _COPIES * (8 * numbers + 32 * texts)
+    if rows < _MIN_ROWS:
+        needed = _MIN_ROWS * _COPIES * (8 * numbers + 32 * texts)
         raise OptionError(
-            f"memory must hold a sample of {_LEAST:,} rows, for which {numbers - 6} columns need about "
-            f"{needed / 1e6:,.0f} MB, got {memory / 1e6:,.0f} MB. Allow more, or name fewer features."
+            f"memory must be at least {needed / 1e6:,.0f} MB for a sample of {_MIN_ROWS:,} rows with "
+            f"{numbers - 6} columns, got {memory / 1e6:,.0f} MB. Allow more, or pass fewer features."
         )
     return min(rows, MOST)
 
 
 def limit_of(wanted: int, n_rows: int) -> int:
-    """Return the largest key of a sample of about so many of all rows."""
+    """Return the largest key of a sample of about ``wanted`` rows."""
     return KEYS - 1 if n_rows <= wanted else wanted * KEYS // n_rows
 
 
 def is_uneven(survey: Survey, limit: int) -> bool:
-    """Tell whether a sample is not of the size that distinct rows would give: rows repeat."""
+    """Return whether the size of a sample is implausible for distinct rows, because rows repeat."""
     expected = survey.n_rows * (limit + 1) / KEYS
     n = 0 if survey.sample is None else survey.sample.num_rows
     return bool(abs(n - expected) > 10 * np.sqrt(expected) + 10)
@@ -77,9 +77,9 @@ def is_uneven(survey: Survey, limit: int) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """The sampled rows in the order of their keys, whatever the order in which they came.
+    """The sampled rows in the order of their keys, which does not depend on the order of the data.
 
-    Keys are made of what rows hold, or ``by_place`` of their numbers.
+    Keys are hashes of the rows' values or, if ``by_place``, of their row numbers.
     """
 
     problem: Problem
@@ -89,11 +89,11 @@ class Sample:
 
     @property
     def places(self) -> NDArray[np.uint64] | None:
-        """The keys, where they are made of the rows' numbers."""
+        """The keys, if they are hashes of row numbers; else None."""
         return self.keys if self.by_place else None
 
     def display(self, names: Sequence[str]) -> Display | None:
-        """Return what to show of a row, by its number in the whole data where it has one."""
+        """Return the columns to display, indexed by row number in the whole data if there is one."""
         if not names:
             return None
         columns = {name: np.array(self.table.column(name).to_pylist(), object) for name in names}
@@ -105,7 +105,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class _ByNumber:
-    """Values of sampled rows, found by the rows' numbers in the whole data."""
+    """Values of sampled rows, indexed by row number in the whole data."""
 
     values: Any
     place: Mapping[int, int]
@@ -114,19 +114,19 @@ class _ByNumber:
         return self.values[self.place[int(row)]]
 
 
-def without_named_columns(
+def with_text_features(
     sample: Sample, reader: Reader, *, features_named: bool
 ) -> tuple[Sample, Reader, list[Remark]]:
-    """Read texts as their words, and leave out columns of texts that tell rows apart, as names do.
+    """Replace text columns by features of their words, and leave out columns of names.
 
-    Features that the user has named are not left out.
+    Features that the user has listed are not left out.
     """
     problem = sample.problem
     if problem.features is None or not problem.features.too_varied():
         return sample, reader, []
     found = with_words(problem.features, keep=features_named)
     kept = replace(problem, features=found.features)
-    if kept.features is None and kept.subgroups:  # which are then the regions
+    if kept.features is None and kept.subgroups:  # the subgroups are then the regions
         kept = replace(kept, groups=all_combinations(kept.subgroups))
     changed = {*found.words, *found.left_out}
     own = {one.name: one for one in reader.columns.columns}
@@ -144,10 +144,10 @@ def without_named_columns(
 
 
 def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
-    """Refuse columns of a CSV file that are numbers but for a few texts, and so would be categories."""
+    """Raise an error for CSV columns of numbers with few strings, which would become categories."""
     for column, categories in columns.categories.items():
         odd = [text for text in categories if not _NUMBER.fullmatch(text.strip())]
-        if not 0 < len(odd) <= _FEW_TEXTS * len(categories):
+        if not 0 < len(odd) <= _FEW_STRINGS * len(categories):
             continue
         texts = np.array(table.column(column).to_pylist(), object)
         wrong = np.isin(texts, np.array(odd, object))
@@ -155,19 +155,19 @@ def check_untyped(columns: FeatureColumns, table: Any, name: str) -> None:
         first = int(np.flatnonzero(wrong)[rows[wrong].argmin()])
         raise RowsError(
             FEATURE,
-            f"column {column!r} must hold numbers, as nearly all of its values are",
+            f"column {column!r} must hold numbers, like nearly all of its values",
             repr(texts[first])[:60],
             (name, int(rows[first])),
             int(wrong.sum()),
-            "Leave such values empty; if they are names rather than numbers, save the table as Parquet.",
+            "Leave such values empty; if the column is categorical, save the table as Parquet.",
         )
 
 
 def read_sample(survey: Survey, reader: Reader, *, numbered: bool) -> tuple[Sample, Reader]:
-    """Return the sample, and the reader that knows its categories.
+    """Return the sample, and a reader with its categories.
 
-    Rows with equal keys are ordered by label and weight; what is still equal then is the same.
-    ``numbered`` rows have a number in the whole data.
+    Rows with equal keys are ordered by label, weight and row number. If ``numbered``, the rows have a
+    number in the whole data.
     """
     if survey.sample is None:
         raise no_rows()

@@ -1,7 +1,8 @@
-"""A histogram of the scores, fine enough that calibration curves are fitted on it.
+"""A histogram of the scores that is fine enough to fit calibration curves on it.
 
-Cells are of equal relative width towards 0 and towards 1, where scores of rare events crowd. Each
-half of the rows, drawn by key, has sums of its own, so that two independent curves can be fitted.
+Cells have equal relative widths towards 0 and towards 1, because the scores of rare events are close to
+0. The rows are split in two halves by their keys, each with its own sums, so that two independent curves
+can be fitted.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from epiloss.calibration.smoothers import DistinctScores
 from epiloss.input.tasks import BinaryProblem
 
 _OCTAVES = 30  # scores nearer to 0 or 1 than 2**-30 share a cell
-_TIMES = 4  # the rows of its neighbours, that tell a cell of one score
+_TIMES = 4  # a cell with this many times the rows of its neighbours holds one repeated score
 WEIGHT, SCORE, LABEL = range(3)
 
 
 @dataclass(frozen=True)
 class ScoreCells:
-    """Sums (2 limbs, weight/score/label, 2 halves, cells), which add up exactly; see RegionStats."""
+    """Exact fixed-point sums (2 limbs, weight/score/label, 2 halves, cells); see RegionStats."""
 
     bits: int
     sums: NDArray[np.int64]
 
     @classmethod
     def empty(cls, n_problems: int) -> ScoreCells:
-        """Return cells without rows; the more problems there are, the wider they are."""
+        """Return cells without rows; with many problems, cells are wider to save memory."""
         bits = 10 if n_problems <= 4 else 7 if n_problems <= 32 else 5
         return cls(bits, np.zeros(cell_shape(bits), np.int64))
 
@@ -53,12 +54,12 @@ class ScoreCells:
 
     @property
     def values(self) -> Floats:
-        """The sums (weight/score/label, halves, cells) as numbers."""
+        """The sums (weight/score/label, halves, cells) as floats."""
         value: Floats = self.sums[0] / LIMB + self.sums[1] / (LIMB * LIMB)
         return value
 
     def curves(self, fitter: CurveFitter, n_rows: int) -> tuple[Curve, Curve]:
-        """Fit a curve on each half."""
+        """Fit a calibration curve on each half."""
         values = self.values
         scale = n_rows / values[WEIGHT].sum()
         together = values.sum(axis=1)
@@ -72,7 +73,7 @@ class ScoreCells:
 
 
 def _distinct(values: Floats, scale: float, of_one_score: NDArray[np.bool_]) -> DistinctScores:
-    """Return the cells that have rows as scores that occur; ``scale`` makes weights to rows."""
+    """Return the non-empty cells as distinct scores; ``scale`` converts weights to row counts."""
     some = values[WEIGHT] > 0
     weight, score, label = values[:, some]
     rows = weight * scale
@@ -81,7 +82,7 @@ def _distinct(values: Floats, scale: float, of_one_score: NDArray[np.bool_]) -> 
 
 
 def _stands_out(weight: Floats) -> NDArray[np.bool_]:
-    """Tell which cells have several times the rows of both neighbours, as one score that repeats has.
+    """Return which cells have many more rows than their neighbours, as repeated scores do.
 
     Examples
     --------
@@ -93,7 +94,7 @@ def _stands_out(weight: Floats) -> NDArray[np.bool_]:
 
 
 def cells_of(scores: Floats, bits: int) -> Codes:
-    """Return the cell of each score, in the order of the scores.
+    """Return the cell of each score; cells increase with the score.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def cells_of(scores: Floats, bits: int) -> Codes:
 
 
 def _first(bits: int) -> int:
-    return (1023 - _OCTAVES) << bits  # of the bits of 2.0**-_OCTAVES
+    return (1023 - _OCTAVES) << bits  # the leading bits of 2.0**-_OCTAVES
 
 
 def cell_shape(bits: int) -> tuple[int, int, int, int]:

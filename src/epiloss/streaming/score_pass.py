@@ -1,4 +1,4 @@
-"""The pass over data of one class: there is a score to tell, and no loss."""
+"""The pass over data with one class, which have a score but no losses to estimate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from epiloss.input.tasks import binary_problems, score_sums
 from epiloss.scoring import ScoringRule
-from epiloss.streaming.passes import Faults, Pass, PassResult, placed
+from epiloss.streaming.passes import Pass, PassResult, RowErrors, numbered_batches
 from epiloss.streaming.reader import Reader
 
 
@@ -41,7 +41,7 @@ class ScoreSum(PassResult):
 
 @dataclass(frozen=True)
 class TakeScore(Pass[ScoreSum]):
-    """Add up the losses of the rows: all that there is to tell of rows of one class."""
+    """Add up the scoring-rule losses of the rows."""
 
     reader: Reader
     rule: ScoringRule
@@ -50,16 +50,16 @@ class TakeScore(Pass[ScoreSum]):
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are added up."""
+        """The columns that the sums need."""
         return self.reader.roles.tally
 
     def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> ScoreSum:
         """Add up the losses of a part."""
-        total, faults = ScoreSum(0, 0.0, 0.0), Faults()
-        for batch, _, at in placed(batches, part_name, first_row):
-            with faults.noted():
+        total, errors = ScoreSum(0, 0.0, 0.0), RowErrors()
+        for batch, _, at in numbered_batches(batches, part_name, first_row):
+            with errors.collected():
                 problem = self.reader.problem(batch, at, features=False)
                 sums = score_sums(binary_problems(problem, self.rule))
                 total = total.merge(ScoreSum(len(problem.labels), *sums))
-        faults.tell()
+        errors.raise_merged()
         return total

@@ -1,4 +1,4 @@
-"""The second pass: a uniform sample of the rows, and the scores of all of them."""
+"""The second pass: a uniform sample of the rows, and a histogram of all scores."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from epiloss.input.tasks import binary_problems
 from epiloss.scoring import ScoringRule
 from epiloss.sources.arrow import arrow
 from epiloss.streaming.packing import packed, unpacked
-from epiloss.streaming.passes import Faults, Pass, PassResult, placed
+from epiloss.streaming.passes import Pass, PassResult, RowErrors, numbered_batches
 from epiloss.streaming.reader import Reader
 from epiloss.streaming.score_cells import ScoreCells
 
 KEYS = 2**64
-KEY, ROW = "\0epiloss key", "\0epiloss row"  # columns of a sample that the data do not have
+KEY, ROW = "\0epiloss key", "\0epiloss row"  # columns that are added to the sample
 
 
 @dataclass(frozen=True)
 class Survey(PassResult):
-    """A uniform sample of the rows, and the scores of all of them."""
+    """A uniform sample of the rows, and histograms of all scores."""
 
     n_rows: int
     sample: Any  # an Arrow table, with each row's key and number
     cells: tuple[ScoreCells, ...]
     n_clipped: int = 0  # scores that were outside [0, 1] by rounding
-    n_missing: int = 0  # rows that were left out for want of a score or a label
+    n_missing: int = 0  # rows that were dropped because a score or a label is missing
 
     def merge(self, other: Survey) -> Survey:
         """Return the survey of both."""
         n_clipped, n_missing = self.n_clipped + other.n_clipped, self.n_missing + other.n_missing
-        if not self.n_rows or not other.n_rows:  # a part without rows knows no columns
+        if not self.n_rows or not other.n_rows:  # a part without rows has no histograms
             one = self if self.n_rows else other
             return replace(one, n_clipped=n_clipped, n_missing=n_missing)
         cells = tuple(a.merge(b) for a, b in zip(self.cells, other.cells, strict=True))
@@ -44,7 +44,7 @@ class Survey(PassResult):
         return Survey(self.n_rows + other.n_rows, sample, cells, n_clipped, n_missing)
 
     def to_bytes(self) -> bytes:
-        """Return the sample and the sums as Arrow."""
+        """Return the sample and the histograms as Arrow."""
         bits = [one.bits for one in self.cells]
         facts = {name: getattr(self, name) for name in ("n_rows", "n_clipped", "n_missing")}
         facts |= {"bits": bits}
@@ -61,15 +61,15 @@ class Survey(PassResult):
 
 @dataclass(frozen=True)
 class TakeSurvey(Pass[Survey]):
-    """Draw the rows whose keys are below a limit, and add up the scores of all.
+    """Sample the rows whose keys are below a limit, and add up histograms of all scores.
 
-    ``by_place`` draws by the row's number instead of what it holds, for data that repeat themselves.
+    With ``by_place``, rows are sampled by row number instead of their values, for repetitive data.
     """
 
     reader: Reader
     rule: ScoringRule
     limit: int
-    most: int  # rows that clusters may bring
+    most: int  # maximum number of sampled rows if there are clusters
     by_place: bool = False
     with_scores: bool = True
     name: ClassVar[str] = "survey"
@@ -85,18 +85,18 @@ class TakeSurvey(Pass[Survey]):
         pa = arrow()
         samples: list[Any] = []
         cells: tuple[ScoreCells, ...] = ()
-        faults = Faults()
+        errors = RowErrors()
         n_rows = n_drawn = n_clipped = n_missing = 0
-        for batch, before, at in placed(batches, part_name, first_row):
+        for batch, before, at in numbered_batches(batches, part_name, first_row):
             first = offset + before
             problem = keys = None
-            with faults.noted():
+            with errors.collected():
                 scores, n_outside = self.reader.scores(batch, at)
                 labels = self.reader.labels(batch, at)
                 problem = self.reader.problem(batch, at, scores=scores, labels=labels, features=False)
                 n_clipped += n_outside
                 n_missing += int(self.reader.missing(scores, labels).sum())
-            with faults.noted():
+            with errors.collected():
                 values = self.reader.columns.key_values(batch, at)
                 if problem is not None:
                     keys = self.reader.keys(batch, scores, values, at)
@@ -116,23 +116,23 @@ class TakeSurvey(Pass[Survey]):
             drawn = drawn if kept is None else kept[drawn]
             n_drawn += len(drawn)
             if n_drawn > self._most(n_rows):
-                break  # rows that repeat themselves: the number tells
+                break  # too many rows are equal; the size of the sample shows it
             rows = pa.array(drawn)
             table = pa.Table.from_batches([batch]).take(rows)
             table = table.append_column(KEY, pa.array(keys[drawn]))
             samples.append(table.append_column(ROW, pa.array(first + drawn)))
-        faults.tell()
+        errors.raise_merged()
         sample = pa.concat_tables(samples).combine_chunks() if samples else None
         return Survey(n_rows, sample, cells, n_clipped, n_missing)
 
     def _most(self, n_rows: int) -> float:
-        """Return how many rows of so many are as many as can be drawn, were they all distinct."""
+        """Return an upper limit for the number of sampled rows if all rows are distinct."""
         if self.reader.roles.clusters is not None:
             return self.most
         return 2 * n_rows * (self.limit + 1) / KEYS + 1_000
 
 
 def row_numbers(first: int, n: int) -> NDArray[np.uint64]:
-    """Return keys that are made of the rows' numbers."""
+    """Return keys that are hashes of row numbers."""
     keys: NDArray[np.uint64] = kernel().row_keys([np.arange(first, first + n, dtype=float)])
     return keys

@@ -1,4 +1,4 @@
-"""The last pass: the sums over all rows, of each region and for the estimate by twin learners."""
+"""The last pass: sums over all rows for each region, and for the estimate with twin learners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epiloss.estimation.twins.moments import Form, TwinSums
 from epiloss.input.tasks import binary_problems
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.packing import packed, unpacked
-from epiloss.streaming.passes import Pass, PassResult, placed
+from epiloss.streaming.passes import Pass, PassResult, numbered_batches
 from epiloss.streaming.reader import Reader
 from epiloss.streaming.survey import row_numbers
 
@@ -24,8 +24,8 @@ class Tally(PassResult):
 
     n_rows: int
     stats: tuple[RegionStats, ...]
-    by_subgroup: tuple[RegionStats, ...] = ()  # of each problem, those of each column
-    twins: tuple[TwinSums, ...] = ()  # of each problem, those of each jury
+    by_subgroup: tuple[RegionStats, ...] = ()  # for each problem, those of each subgroup column
+    twins: tuple[TwinSums, ...] = ()  # for each problem, those of each jury
 
     def merge(self, other: Tally) -> Tally:
         """Return the sums of both."""
@@ -62,18 +62,18 @@ class Tally(PassResult):
 
 @dataclass(frozen=True)
 class TakeTally(Pass[Tally]):
-    """Find the region of each row, and add up the rows of each region; let juries judge every row."""
+    """Add up the rows of each region, and the predictions of the juries for every row."""
 
     reader: Reader
     rule: ScoringRule
     learned: tuple[Learned, ...]
-    juries: tuple[tuple[Jury, ...], ...] = ()  # of each problem; none where they are not asked for
+    juries: tuple[tuple[Jury, ...], ...] = ()  # of each problem; none for other methods than twins
     name: ClassVar[str] = "tally"
     result: ClassVar[type[PassResult]] = Tally
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are added up."""
+        """The columns that the sums need."""
         return self.reader.roles.tally
 
     def over(self, batches: Iterable[Any], part_name: str, first_row: int, offset: int) -> Tally:
@@ -89,7 +89,7 @@ class TakeTally(Pass[Tally]):
         ]
         twins = [[TwinSums.empty(jury) for jury in some] for some in self.juries]
         n_rows = 0
-        for batch, before, at in placed(batches, part_name, first_row):
+        for batch, before, at in numbered_batches(batches, part_name, first_row):
             problem = self.reader.problem(batch, at)
             n_rows += len(problem.labels)
             binaries = binary_problems(problem, self.rule)
@@ -117,6 +117,6 @@ class TakeTally(Pass[Tally]):
 
     @property
     def rules(self) -> list[ScoringRule]:
-        """The rule of each binary problem."""
+        """The scoring rule of each binary problem."""
         one = self.rule.per_class() if self.reader.task in ("classwise", "joint") else self.rule
         return [one] * len(self.learned)

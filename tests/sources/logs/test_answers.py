@@ -63,7 +63,9 @@ def test_one_that_is_named_is_taken_and_the_other_found(tmp_path: Path) -> None:
 def test_without_a_usual_name_the_option_is_asked_for(missing: str, tmp_path: Path) -> None:
     columns = {name: values for name, values in COLUMNS.items() if name != missing}
     option = "label" if missing == "correct" else "score"
-    with pytest.raises(epiloss.OptionError, match=rf"{option} must name a column: none is called"):
+    with pytest.raises(
+        epiloss.OptionError, match=rf"{option} must be given if no column has a usual name"
+    ):
         epiloss.audit_table(written(tmp_path / "answers.csv", columns))
 
 

@@ -49,7 +49,7 @@ def test_an_audit_of_the_file_is_the_audit_of_its_arrays(tmp_path: Path) -> None
     assert result.task == "top-label"
     assert result.score.value == direct.score.value
     assert result.n_samples == 400
-    assert "read as samples of lm-evaluation-harness: 400 questions of 3 to 4" in str(result)
+    assert "read as samples of lm-evaluation-harness: 400 questions with 3 to 4" in str(result)
 
 
 def test_the_answer_key_is_no_feature_whatever_it_looks_like(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
         r"line 1 .* choices, got the text 'The answer is 4.'",
     ),
     "one choice": ([harness_line(0, [-1.0], 0)], r"two or more choices, got 1 answer\."),
-    "no number": ([harness_line(0, [-1.0, float("nan")], 0)], "log-likelihoods that are numbers"),
-    "all impossible": ([harness_line(0, [-np.inf, -np.inf], 0)], "log-likelihoods that are numbers"),
+    "no number": ([harness_line(0, [-1.0, float("nan")], 0)], "numeric log-likelihoods"),
+    "all impossible": ([harness_line(0, [-np.inf, -np.inf], 0)], "numeric log-likelihoods"),
     "no target": ([harness_line(0, [-1.0, -2.0], "none")], r"a target that is one of its 2 choices"),
     "a key is missing": (
         [harness_line(0, [-1.0, -2.0], 0), {"doc_id": 1, "doc": {}, "target": "0", "resps": []}],
@@ -189,14 +189,14 @@ def test_what_cannot_be_read_is_told_with_its_line(what: str, tmp_path: Path) ->
 
 def test_an_option_of_the_other_kind_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "samples_a.jsonl", harness_lines(3))
-    with pytest.raises(epiloss.OptionError, match="scorer is for logs of Inspect"):
+    with pytest.raises(epiloss.OptionError, match="scorer applies to logs of Inspect only"):
         epiloss.read_log(path, scorer="match")
 
 
 def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(epiloss.DataError, match="no log that is known"):
+    with pytest.raises(epiloss.DataError, match=r"logs must be samples of .* which is neither"):
         epiloss.read_log(path)
 
 

@@ -116,7 +116,9 @@ def test_another_scorer_can_be_chosen(tmp_path: Path) -> None:
     assert set(epiloss.read_log(path, scorer="other").table["correct"].to_pylist()) == {0}
     with pytest.raises(epiloss.OptionError, match=r"scorer must be one of .*'match', 'other', got 'x'"):
         epiloss.read_log(path, scorer="x")
-    with pytest.raises(epiloss.OptionError, match="filter is for samples of lm-evaluation-harness"):
+    with pytest.raises(
+        epiloss.OptionError, match="filter applies to samples of lm-evaluation-harness only"
+    ):
         epiloss.read_log(path, filter="x")
 
 
@@ -138,8 +140,11 @@ def test_the_target_is_no_feature(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "no confidence": ([inspect_sample("s1", 1, "C", None)], "sample 's1' .* has no confidence"),
-    "no samples": ([], "has no sample that is scored"),
+    "no confidence": (
+        [inspect_sample("s1", 1, "C", None)],
+        "sample 's1' .* must have a confidence, got none",
+    ),
+    "no samples": ([], "must have samples that are scored"),
     "no object": ([3], "must be a JSON object, got 3"),
 }
 
@@ -166,7 +171,7 @@ def test_an_archive_of_a_version_to_come_is_no_log(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02") + 6] = 255  # the version that is needed to read it
     path.write_bytes(bytes(content))
-    with pytest.raises(epiloss.DataError, match="no log that is known"):
+    with pytest.raises(epiloss.DataError, match=r"logs must be samples of .* which is neither"):
         epiloss.read_log(path)
 
 

@@ -1,1 +1,1 @@
-"""Logs of language-model evaluations: lm-evaluation-harness, Inspect, and plain files of answers."""
+"""Logs of language-model evaluations: lm-evaluation-harness, Inspect, and other files of answers."""

@@ -1,4 +1,4 @@
-"""What a log of a language model gives: a table, which columns are label and score, and a sentence."""
+"""The content of a language-model log: a table, the columns of labels and scores, and remarks."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any
 
 from epiloss.sources.arrow import arrow
 
-_MOST_FIELDS = 500  # of which those are kept that most rows have
-_DEEPEST = 8  # fields within fields that become columns of their own
+_MAX_FIELDS = 500  # the fields with values in most rows are kept
+_MAX_DEPTH = 8  # of nested fields that become columns of their own
 
 
 @dataclass(frozen=True)
 class Log:
-    """The rows of one or several logs, and how they are audited.
+    """The rows of one or several logs, and how to audit them.
 
-    Made by :func:`epiloss.read_log`, and taken by :func:`epiloss.audit_table`.
+    Returned by :func:`epiloss.read_log` and accepted by :func:`epiloss.audit_table`.
 
     Attributes
     ----------
     table : pyarrow.Table
-        One row for each question. Pass ``table.to_pandas()`` on to look at it.
+        One row for each question; ``table.to_pandas()`` returns a data frame.
     label : str
-        The column of labels; with ``repeated``, of lists of labels.
+        The column of labels; if ``repeated``, it holds lists of labels.
     score : tuple of str
-        The columns of scores: of each choice, or the confidence alone.
+        The score columns: one for each choice, or only the confidence.
     task : {"binary", "top-label"}
-        What a score claims.
+        The task of the audit.
     classes : tuple of int, optional
-        The choice of each column of scores.
+        The choice of each score column.
     clusters : str, optional
-        The column of clusters, where rows depend on each other.
+        The column of clusters, if rows depend on each other.
     display : tuple of str
-        Columns that are shown of rows in reports, and are no features: identifiers.
+        Columns that identify rows in reports and are not features.
     repeated : bool
-        Whether each question has several labels: the grouping loss is then measured, not bounded.
+        Whether each question has several labels; the grouping loss is then measured, not bounded.
     remarks : tuple of str
-        What was read, and how.
+        How the log was read.
 
     See Also
     --------
-    epiloss.read_log : reads it.
+    epiloss.read_log : reads logs.
     """
 
     table: Any
@@ -56,14 +56,14 @@ class Log:
     remarks: tuple[str, ...] = field(default=())
 
     def __repr__(self) -> str:
-        """Return how many rows there are, and which columns are what."""
+        """Return a summary: the shape, and the columns of labels and scores."""
         shape = f"{self.table.num_rows:,} rows, {self.table.num_columns} columns"
         score = ", ".join(self.score[:3]) + (", ..." if len(self.score) > 3 else "")
         return f"<Log: {shape}; label: {self.label}; score: {score}>"
 
 
 class Fields:
-    r"""The fields of nested records, gathered as columns with dotted names.
+    r"""The fields of nested records, collected as columns with dotted names.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Fields:
 
     def add(self, row: int, name: str, value: Any) -> None:
         """Add a value, or all fields of a record, to a row."""
-        for place, one in _leaves(name, value, _DEEPEST):
+        for place, one in _leaves(name, value, _MAX_DEPTH):
             self._values.setdefault(place, {})[row] = one
 
     def __getitem__(self, name: str) -> Mapping[int, Any]:
@@ -93,13 +93,13 @@ class Fields:
         return list(self._values)
 
     def columns(self, n_rows: int) -> tuple[dict[str, list[Any]], list[str]]:
-        """Return the columns, None where a row has no value, and the names of those left out."""
-        kept = sorted(self._values, key=lambda name: -len(self._values[name]))[:_MOST_FIELDS]
+        """Return the columns, with None for missing values, and the names of fields left out."""
+        kept = sorted(self._values, key=lambda name: -len(self._values[name]))[:_MAX_FIELDS]
         found, left_out = {}, [name for name in self._values if name not in set(kept)]
         for name in self._values:
             if name not in kept:
                 continue
-            values = _of_one_kind(self._values[name])
+            values = _of_one_type(self._values[name])
             if values is None or (len(values) < n_rows and _holds_lists(values)):
                 left_out.append(name)
             else:
@@ -119,8 +119,8 @@ def _holds_lists(values: Mapping[int, Any]) -> bool:
     return any(isinstance(one, list) for one in values.values())
 
 
-def _of_one_kind(values: Mapping[int, Any]) -> Mapping[int, Any] | None:
-    """Return truth values, numbers, lists of numbers or texts; None for what is none of these."""
+def _of_one_type(values: Mapping[int, Any]) -> Mapping[int, Any] | None:
+    """Return booleans, numbers, lists of numbers or strings; None for anything else."""
     given = values.values()
     if all(isinstance(one, bool) for one in given):
         return values
@@ -134,7 +134,7 @@ def _of_one_kind(values: Mapping[int, Any]) -> Mapping[int, Any] | None:
 
 
 def _lists(values: Mapping[int, Sequence[Any]]) -> Mapping[int, Any] | None:
-    """Return lists of as many numbers each as they are, and lists of texts as one text."""
+    """Return lists of numbers if they have equal lengths, and join lists of strings; else None."""
     parts = [one for row in values.values() for one in row]
     if all(isinstance(one, int | float) and not isinstance(one, bool) for one in parts):
         lengths = {len(one) for one in values.values()}
@@ -147,7 +147,7 @@ def _lists(values: Mapping[int, Sequence[Any]]) -> Mapping[int, Any] | None:
 
 
 def as_number(value: float) -> float:
-    """Return a number; one that is too large for a double is infinite."""
+    """Return a number as a float; infinite if it is too large for a double."""
     try:
         return float(value)
     except OverflowError:
@@ -155,18 +155,18 @@ def as_number(value: float) -> float:
 
 
 def plain_text(value: Any) -> str:
-    """Return a value as text that can be written in UTF-8."""
+    """Return a value as a string that can be encoded in UTF-8."""
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def as_table(columns: Mapping[str, Sequence[Any]]) -> Any:
-    """Return columns as an Arrow table; those without any value are left out."""
+    """Return columns as an Arrow table, leaving out those without values."""
     pa = arrow()
     arrays = {name: pa.array(values) for name, values in columns.items()}
     return pa.table({name: one for name, one in arrays.items() if not pa.types.is_null(one.type)})
 
 
 def shown_names(names: Sequence[str], most: int = 3) -> str:
-    """Return the first names, in quotes."""
+    """Return the first names, quoted and joined."""
     first = ", ".join(repr(name) for name in islice(names, most))
     return first + (", ..." if len(names) > most else "")

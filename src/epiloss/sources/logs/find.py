@@ -1,4 +1,4 @@
-"""Which logs files are, told from their content; and the usual columns of plain files of answers."""
+"""Detecting language-model logs by their content, and the usual columns of other files of answers."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ def read_log(
     scorer: str | None = None,
     length_normalized: bool = False,
 ) -> Log:
-    """Read logs of language-model evaluations, to look at them or to pass to ``audit_table``.
+    """Read logs of language-model evaluations, to inspect them or to pass them to ``audit_table``.
 
-    Samples of lm-evaluation-harness (``lm_eval --log_samples``) have the log-likelihoods of the choices
-    of each question, whose softmax are the scores. Logs of Inspect (.eval, .json) have scores of a
-    scorer, and the confidence in its metadata. What a file is is told from its content.
+    Samples of lm-evaluation-harness (``lm_eval --log_samples``) contain the log-likelihoods of the
+    choices of each question; the scores are their softmax. Logs of Inspect (.eval, .json) contain the
+    results of a scorer, with the confidence in its metadata. The format is detected from the content.
 
     Parameters
     ----------
     source : path, paths, folder or pattern
-        The logs, all of one kind.
+        The logs, all in one format.
     filter : str, optional
-        The filter of lm-evaluation-harness; by default the first in each file.
+        The filter of lm-evaluation-harness; by default the first one in each file.
     scorer : str, optional
         The scorer of Inspect; by default the first one.
     length_normalized : bool
-        Divide log-likelihoods by the number of characters of the choice, as the metric ``acc_norm``
-        of lm-evaluation-harness does.
+        Whether to divide log-likelihoods by the number of characters of the choice, as the metric
+        ``acc_norm`` of lm-evaluation-harness does.
 
     Returns
     -------
     Log
-        The rows as a table, and which columns are label and score.
+        The rows as a table, with the columns of labels and scores.
 
     See Also
     --------
-    audit_table : audits it; it also reads logs by itself, with the defaults.
+    audit_table : audits a log; it also reads log files directly, with the defaults.
 
     References
     ----------
@@ -81,25 +81,31 @@ def read_log(
     if unknown is not None:
         raise DataError(
             printable(
-                f"{unknown} is no log that is known: neither samples of lm-evaluation-harness nor a log "
-                "of Inspect. Name its columns with label= and score= to audit it as a table."
+                f"logs must be samples of lm-evaluation-harness or of Inspect, got {unknown}, which "
+                "is neither. Pass label= and score= to audit it as a table."
             )
         )
     if len(set(kinds.values())) > 1:
-        raise DataError(f"logs must be of one kind, got {' and '.join(map(str, set(kinds.values())))}.")
+        got = " and ".join(sorted(map(str, set(kinds.values()))))
+        raise DataError(f"logs must be in one format, got {got}. Read them separately.")
     is_harness = kinds[paths[0]] == HARNESS
     if is_harness and scorer is not None:
-        raise OptionError("scorer is for logs of Inspect, got samples of lm-evaluation-harness.")
+        raise OptionError(
+            "scorer applies to logs of Inspect only, got samples of lm-evaluation-harness. Leave it out."
+        )
     if not is_harness and (filter is not None or length_normalized):
         option = "length_normalized" if filter is None else "filter"
-        raise OptionError(f"{option} is for samples of lm-evaluation-harness, got a log of Inspect.")
+        raise OptionError(
+            f"{option} applies to samples of lm-evaluation-harness only, got a log of Inspect. Leave it "
+            "out."
+        )
     if is_harness:
         return read_samples(paths, filter, length_normalized=length_normalized)
     return read_inspect(paths, scorer)
 
 
 def log_kind(path: str) -> str | None:
-    """Return which log a file is, None if it is none."""
+    """Return the format of a log; None for other files."""
     if not os.path.isfile(path) or not os.path.getsize(path):
         return None
     with file_errors(path):
@@ -114,7 +120,7 @@ def log_kind(path: str) -> str | None:
 
 
 def _is_sample(line: bytes) -> bool:
-    """Tell whether a line, of which the end may be missing, is one of the harness."""
+    """Return whether a line, which may be truncated, is a sample of lm-evaluation-harness."""
     try:
         found = json.loads(line)
     except RecursionError:
@@ -125,7 +131,7 @@ def _is_sample(line: bytes) -> bool:
 
 
 def is_log(source: Any) -> bool:
-    """Tell whether the first of some files is a log that is known."""
+    """Return whether the first of some files is a log of a known format."""
     if not isinstance(source, str | os.PathLike | list | tuple) or not source:
         return False
     names = [source] if isinstance(source, str | os.PathLike) else list(source)
@@ -134,12 +140,12 @@ def is_log(source: Any) -> bool:
     try:
         paths = _log_paths(names)
     except DataError:
-        return False  # which is told where the files are read as a table
+        return False  # the error is reported when the files are read as a table
     return log_kind(paths[0]) is not None
 
 
 def _log_paths(source: Files) -> list[str]:
-    """Return the files; of a folder with .eval logs, only these."""
+    """Return the files; if there are .eval logs, only these."""
     names = [source] if isinstance(source, str | os.PathLike) else source
     paths = [path for path, _ in find_files([local_name(one) for one in names])[0]]
     return [path for path in paths if path.endswith(".eval")] or paths
@@ -148,15 +154,16 @@ def _log_paths(source: Files) -> list[str]:
 def usual_columns(
     names: Sequence[str], label: str | None, score: str | Sequence[str] | None
 ) -> tuple[str, str | Sequence[str]]:
-    """Return the columns of labels and scores, those that are not named by their usual names."""
+    """Return the columns of labels and scores, found by their usual names if not given."""
     label = label or find_name(names, CORRECT)
     score = score or find_name(names, CONFIDENCE)
     if label is None or score is None:
         option, usual = ("label", CORRECT) if label is None else ("score", CONFIDENCE)
         raise OptionError(
             printable(
-                f"{option} must name a column: none is called {', '.join(map(repr, usual[:3]))} or the "
-                f"like, got {', '.join(map(repr, names)):.80}."
+                f"{option} must be given if no column has a usual name ("
+                f"{', '.join(map(repr, usual[:3]))}, ...), got columns "
+                f"{', '.join(map(repr, names)):.80}. Pass {option}=."
             )
         )
     return label, score

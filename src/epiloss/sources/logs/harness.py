@@ -1,7 +1,7 @@
-"""Samples of lm-evaluation-harness: the log-likelihoods of choices become their probabilities.
+"""Samples of lm-evaluation-harness: log-likelihoods of choices are converted to probabilities.
 
-``lm_eval --log_samples`` writes one line for each question and filter, with ``filtered_resps``, the
-log-likelihood of each choice. Their softmax is what the model says; ``target`` is the right choice.
+``lm_eval --log_samples`` writes one line for each question and filter. ``filtered_resps`` holds the
+log-likelihood of each choice, whose softmax gives the scores; ``target`` is the correct choice.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from epiloss.sources.files import file_errors
 from epiloss.sources.json_lines import json_objects
 from epiloss.sources.logs.base import Fields, Log, as_table, plain_text, shown_names
 
-KEYS = {"doc_id", "doc", "target", "resps", "filtered_resps"}  # that each line has
-_MOST_CHOICES = 100  # that have a column of scores each
+KEYS = {"doc_id", "doc", "target", "resps", "filtered_resps"}  # required fields of each line
+_MAX_CHOICES = 100  # with more choices, only the confidence is kept
 _NAMED = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[^/]*)?\.jsonl?(\.\w+)?$")
 _PLACES = re.compile(r"\[\s*\d+(\s*,\s*\d+)*\s*\]")
 _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
-Golds = frozenset[int]  # the right choices
+Golds = frozenset[int]  # the correct choices of a question
 
 
 @dataclass(frozen=True)
 class _Question:
-    """One line: log-likelihoods and texts of the choices, and what is right.
+    """One line: log-likelihoods and texts of the choices, and the target.
 
-    ``correct`` is what the harness itself says of the likeliest choice, where it does.
+    ``correct`` is the accuracy that the harness itself reports, None if it does not.
     """
 
     place: str
@@ -44,7 +44,7 @@ class _Question:
 
 @dataclass
 class _File:
-    """The questions of one file by one filter, and the fields of their documents."""
+    """The questions of one file and filter, and their documents."""
 
     path: str
     filters: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class _File:
 
     @property
     def task(self) -> str:
-        """What the file's name says of the task."""
+        """The name of the task, taken from the file name."""
         found = _NAMED.search(self.path)
         return self.path if found is None else found[1]
 
@@ -72,8 +72,8 @@ def read_samples(paths: Sequence[str], wanted: str | None, *, length_normalized:
         golds += own or [None] * len(file.questions)
         keys |= dict.fromkeys(_answer_keys(file, own))
     columns, left_out = _columns(files, keys, chosen, [len(one) for one in values])
-    told = _told(files, wanted, None in golds, length_normalized=length_normalized)
-    remarks = tuple(map(printable, [told, *_left_out(list(keys), left_out)]))
+    summary = _summary(files, wanted, None in golds, length_normalized=length_normalized)
+    remarks = tuple(map(printable, [summary, *_left_out(list(keys), left_out)]))
     questions = [one for file in files for one in file.questions]
     return _log(columns, [_softmax(one) for one in values], chosen, golds, questions, remarks)
 
@@ -81,7 +81,7 @@ def read_samples(paths: Sequence[str], wanted: str | None, *, length_normalized:
 def _columns(
     files: Sequence[_File], keys: Mapping[str, None], chosen: Sequence[int], widths: Sequence[int]
 ) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return what is known of the questions but for the answer keys, and which fields are left out."""
+    """Return the fields of the questions without the answer keys, and the names of fields left out."""
     documents = [one for file in files for one in file.documents]
     columns, left_out = _fields(documents).columns(len(documents))
     columns = {name: values for name, values in columns.items() if name not in keys}
@@ -109,10 +109,10 @@ def _log(
     questions: Sequence[_Question],
     remarks: tuple[str, ...],
 ) -> Log:
-    """Return a log with a score for each choice, or where these are not known with the confidence."""
+    """Return a log with a score for each choice, or only the confidence if the target is unknown."""
     widest = max(map(len, scores))
     places = [next(iter(gold)) for gold in golds if gold is not None and len(gold) == 1]
-    if len(places) == len(golds) and widest <= _MOST_CHOICES:
+    if len(places) == len(golds) and widest <= _MAX_CHOICES:
         names = [f"p{place}" for place in range(widest)]
         padded = [[*one.tolist(), *[0.0] * (widest - len(one))] for one in scores]
         columns |= {name: [row[place] for row in padded] for place, name in enumerate(names)}
@@ -128,7 +128,7 @@ def _log(
 
 
 def _read(path: str, wanted: str | None, length_normalized: bool) -> _File:
-    """Read the lines of one filter: the one that is wanted, or the first that there is."""
+    """Read the lines of one filter: the wanted one, or the first one in the file."""
     found = _File(path)
     with file_errors(path):
         for number, line in json_objects(path):
@@ -136,8 +136,8 @@ def _read(path: str, wanted: str | None, length_normalized: bool) -> _File:
     if wanted is not None and wanted not in found.filters:
         raise OptionError(
             printable(
-                f"filter must be one of those in {path}, {shown_names(found.filters, 10)}, got "
-                f"{wanted!r}."
+                f"filter must be one of {shown_names(found.filters, 10)}, the filters in {path}, got "
+                f"{wanted!r}. Leave it out to use the first."
             )
         )
     return found
@@ -146,13 +146,13 @@ def _read(path: str, wanted: str | None, length_normalized: bool) -> _File:
 def _add(
     file: _File, line: Mapping[str, Any], place: str, wanted: str | None, length_normalized: bool
 ) -> None:
-    """Add a line to the questions if it is of the filter that is read."""
+    """Add a line to the questions if it has the right filter."""
     missing = KEYS - line.keys()
     if missing:
         raise DataError(
             printable(
-                f"{place} has no {min(missing)!r}, which the other samples of lm-evaluation-harness "
-                "have. Audit files of one kind together."
+                f"{place} must have the field {min(missing)!r} of samples of lm-evaluation-harness, got "
+                "none. Read only files of one format together."
             )
         )
     used = plain_text(line.get("filter", "none"))
@@ -170,18 +170,18 @@ def _question(line: Mapping[str, Any], place: str, length_normalized: bool) -> _
         raise DataError(
             printable(
                 f"{place} must have the log-likelihoods of two or more choices, got "
-                f"{_what(answers)}. Audit multiple-choice tasks; for generated answers record a "
+                f"{_what(answers)}. Use multiple-choice tasks; for generated answers, record a "
                 "confidence: see 'Language models' in the documentation."
             )
         )
     numbers = [one for one in pairs if one is not None]
     texts = _choices(line.get("arguments"), len(numbers))
     if len(numbers) % 2 == 0 and "acc_mutual_info" in line:
-        half = len(numbers) // 2  # the others are of the choices without the question
+        half = len(numbers) // 2  # the second half is without the question
         numbers, texts = numbers[:half], texts[:half]
     if any(math.isnan(one) for one in numbers) or max(numbers) == -math.inf:
         raise DataError(
-            printable(f"{place} must have log-likelihoods that are numbers, got {numbers!s:.60}.")
+            printable(f"{place} must have numeric log-likelihoods, got {numbers!s:.60}. Drop the line.")
         )
     target = plain_text(line["target"])
     said = line.get("acc_norm" if length_normalized else "acc")
@@ -197,7 +197,7 @@ def _what(answers: Any) -> str:
 
 
 def _likelihood(answer: Any) -> float | None:
-    """Return the log-likelihood of a pair with whether the choice is the greedy one; None if no pair."""
+    """Return the log-likelihood from a pair (log-likelihood, is greedy); None for anything else."""
     if not isinstance(answer, list) or len(answer) != 2 or isinstance(answer[0], bool):
         return None
     try:
@@ -207,7 +207,7 @@ def _likelihood(answer: Any) -> float | None:
 
 
 def _choices(arguments: Any, n: int) -> tuple[str, ...]:
-    """Return the texts of the choices, which are the continuations that the model was asked about."""
+    """Return the texts of the choices, which are the continuations that the model scored."""
     given = list(arguments.values()) if isinstance(arguments, Mapping) else arguments
     if not isinstance(given, list) or len(given) != n:
         return ()
@@ -217,15 +217,15 @@ def _choices(arguments: Any, n: int) -> tuple[str, ...]:
 
 
 def _values(question: _Question, length_normalized: bool) -> Floats:
-    """Return the log-likelihoods, per character of the choice if asked for."""
+    """Return the log-likelihoods, divided by the lengths of the choices if ``length_normalized``."""
     values = np.array(question.likelihoods)
     if not length_normalized:
         return values
     if len(question.choices) != len(values):
         raise DataError(
             printable(
-                f"{question.place} must have the texts of its choices to divide by their lengths, "
-                "and has not. Leave length_normalized out."
+                f"{question.place} must have the texts of its choices for length_normalized, got none. "
+                "Leave out length_normalized."
             )
         )
     return values / [max(len(text.lstrip()), 1) for text in question.choices]
@@ -238,10 +238,10 @@ def _softmax(values: Floats) -> Floats:
 
 
 def _golds(questions: Sequence[_Question], chosen: Sequence[int]) -> list[Golds] | None:
-    """Return the right choices by the first reading of the targets that agrees with the harness.
+    """Return the correct choices, by the first interpretation that agrees with the harness.
 
-    A target is written as text, be it a place among the choices or the text of one. Where neither
-    agrees, the harness alone knows: None.
+    A target is a string with either the index or the text of a choice. If neither agrees with the
+    accuracies of the harness, None is returned and those are used as labels.
     """
     for read in (_as_places, _as_texts):
         found = [read(one) for one in questions]
@@ -255,7 +255,7 @@ def _golds(questions: Sequence[_Question], chosen: Sequence[int]) -> list[Golds]
         raise DataError(
             printable(
                 f"{unknown.place} must have a target that is one of its {len(unknown.likelihoods)} "
-                f"choices, or an accuracy of 0 or 1, got {unknown.target!r:.40}."
+                f"choices, or an accuracy of 0 or 1, got {unknown.target!r:.40}. Drop the line."
             )
         )
     return None
@@ -274,7 +274,7 @@ def _as_texts(question: _Question) -> Golds | None:
 
 
 def _parts(target: str) -> list[str]:
-    """Return the parts of a list that Python wrote as text; else the text alone."""
+    """Return the elements of a list in Python notation; for other text, the text itself."""
     if not (target.startswith("[") and target.endswith("]")):
         return [target]
     if _PLACES.fullmatch(target):
@@ -283,7 +283,7 @@ def _parts(target: str) -> list[str]:
 
 
 def _answer_keys(file: _File, golds: Sequence[Golds] | None) -> list[str]:
-    """Return the fields that tell the right choice, by its place or by its text: no model has them."""
+    """Return the fields that contain the correct choice, by index or text; they are no features."""
     fields, questions = _fields(file.documents), file.questions
     if golds is None:
         return [name for name in fields.names if _is_target(fields[name], questions)]
@@ -295,8 +295,8 @@ def _answer_keys(file: _File, golds: Sequence[Golds] | None) -> list[str]:
     }
     readings: tuple[Callable[[str], bool], ...] = (
         lambda name: _is_target(fields[name], questions),
-        lambda name: _tells(fields[name], places),
-        lambda name: _says(fields[name], texts),
+        lambda name: _determines(fields[name], places),
+        lambda name: _equals(fields[name], texts),
     )
     return [name for name in fields.names if any(is_key(name) for is_key in readings)]
 
@@ -305,28 +305,28 @@ def _is_target(values: Mapping[int, Any], questions: Sequence[_Question]) -> boo
     return all(plain_text(value) == questions[row].target for row, value in values.items())
 
 
-def _tells(values: Mapping[int, Any], places: Mapping[int, int]) -> bool:
-    """Tell whether each value stands for one place, and each place has one value."""
+def _determines(values: Mapping[int, Any], places: Mapping[int, int]) -> bool:
+    """Return whether values and correct choices correspond one to one."""
     pairs = {(plain_text(value), places.get(row)) for row, value in values.items()}
     if len(pairs) < 2 or None in {place for _, place in pairs}:
         return False
     return len(pairs) == len({value for value, _ in pairs}) == len({place for _, place in pairs})
 
 
-def _says(values: Mapping[int, Any], texts: Mapping[int, str]) -> bool:
+def _equals(values: Mapping[int, Any], texts: Mapping[int, str]) -> bool:
     return bool(texts) and all(
         isinstance(value, str) and value.strip() == texts.get(row) for row, value in values.items()
     )
 
 
-def _told(
+def _summary(
     files: Sequence[_File], wanted: str | None, by_harness: bool, *, length_normalized: bool
 ) -> str:
-    """Say what was read, and how."""
+    """Return the remark on how the log was read."""
     widths = [len(one.likelihoods) for file in files for one in file.questions]
     fewest, most = min(widths), max(widths)
     choices = f"{most} choices" if fewest == most else f"{fewest} to {most} choices"
-    text = f"read as samples of lm-evaluation-harness: {len(widths):,} questions of {choices} each"
+    text = f"read as samples of lm-evaluation-harness: {len(widths):,} questions with {choices} each"
     text += ", scores are the softmax of the log-likelihoods"
     text += " per character" if length_normalized else ""
     filters = list(dict.fromkeys(name for file in files for name in file.filters))
@@ -342,4 +342,4 @@ def _left_out(keys: Sequence[str], others: Sequence[str]) -> Iterator[str]:
     if keys:
         yield f"the answer key is not used as a feature: {shown_names(keys)}."
     if others:
-        yield f"fields that are neither numbers nor texts were left out: {shown_names(others)}."
+        yield f"fields that are neither numbers nor strings were left out: {shown_names(others)}."

@@ -1,7 +1,7 @@
-"""Logs of Inspect (.eval and .json): whether answers were right, and the confidence in them.
+"""Logs of Inspect (.eval and .json): the correctness of answers, and the confidence in them.
 
-Samples that were run in several epochs with the same confidence have several labels each, so that the
-grouping loss is measured; where the confidence differs between epochs, the epochs of a sample are a
+If samples were run in several epochs with equal confidences, each has several labels, so that the
+grouping loss can be measured. If confidences differ between epochs, the epochs of a sample form a
 cluster.
 """
 
@@ -27,9 +27,9 @@ from epiloss.sources.logs.base import Fields, Log, as_number, as_table, plain_te
 from epiloss.sources.logs.names import CONFIDENCE, CORRECT, first_of
 from epiloss.sources.size_limits import check_claim
 
-_LARGEST_JSON = 2**30  # bytes of a log that is read as a whole
-_LARGEST_SAMPLE = 2**27
-_ZSTD = 93  # how ZIP calls it
+_MAX_JSON = 2**30  # bytes of a JSON log, which is read as a whole
+_MAX_SAMPLE = 2**27  # bytes of a sample
+_ZSTD = 93  # the compression method in ZIP archives
 _LOG = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"')
 _VALUES = {"C": 1.0, "I": 0.0, "N": 0.0, "P": 0.5}  # as Inspect's own metrics count them
 _BROKEN = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
@@ -37,7 +37,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
 
 @dataclass(frozen=True)
 class _Answer:
-    """One epoch of a sample: whether it was right, the confidence, and what is known of the question."""
+    """One epoch of a sample: correctness, confidence, and the fields of the question."""
 
     key: tuple[str, str]  # log and sample
     epoch: float
@@ -48,16 +48,17 @@ class _Answer:
 
 
 def is_inspect_archive(path: str) -> bool:
-    """Tell from the names in it whether a file is an .eval log."""
+    """Return whether a file is an .eval log, according to the names of its members."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(map(_is_sample, archive.namelist()))
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):  # the last: a newer version
+    # zipfile raises NotImplementedError for newer versions of the format
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return False
 
 
 def is_inspect_json(path: str) -> bool:
-    """Tell from its beginning whether a file is a log of Inspect as JSON."""
+    """Return whether a file begins like a JSON log of Inspect."""
     return _LOG.match(beginning(path, None)[1]) is not None
 
 
@@ -66,7 +67,7 @@ def _is_sample(name: str) -> bool:
 
 
 def read_inspect(paths: Sequence[str], scorer: str | None) -> Log:
-    """Return the samples of all logs, with the confidence that a scorer has noted."""
+    """Return the samples of all logs, with the confidence recorded by a scorer."""
     answers: list[_Answer] = []
     sources: set[str] = set()
     n_partial = n_unscored = 0
@@ -91,17 +92,17 @@ def read_inspect(paths: Sequence[str], scorer: str | None) -> Log:
     if not answers:
         raise DataError(
             printable(
-                f"{paths[0]} has no sample that is scored correct or incorrect (1 or 0). Check that "
-                "the evaluation has ended and has a scorer."
+                f"{paths[0]} must have samples that are scored as correct or incorrect (1 or 0), got "
+                "none. Check that the evaluation is finished and has a scorer."
             )
         )
-    answers.sort(key=lambda one: (one.key, one.epoch))  # in which order they ended does not matter
-    remarks = [_told(len(answers), used, sources), *_left_out(n_unscored, n_partial)]
+    answers.sort(key=lambda one: (one.key, one.epoch))  # logs are in the order in which samples ended
+    remarks = [_summary(len(answers), used, sources), *_left_out(n_unscored, n_partial)]
     return _log(answers, remarks, several=len(paths) > 1)
 
 
 def _log(answers: Sequence[_Answer], remarks: list[str], *, several: bool) -> Log:
-    """Return a row for each sample with all its labels, or for each epoch where the scores differ."""
+    """Return one row per sample with all its labels, or one per epoch if confidences differ."""
     epochs: dict[tuple[str, str], list[_Answer]] = defaultdict(list)
     for one in answers:
         epochs[one.key].append(one)
@@ -120,7 +121,7 @@ def _log(answers: Sequence[_Answer], remarks: list[str], *, several: bool) -> Lo
     columns, left_out = fields.columns(len(rows))
     if left_out:
         remarks.append(
-            f"fields that are neither numbers nor texts were left out: {shown_names(left_out)}."
+            f"fields that are neither numbers nor strings were left out: {shown_names(left_out)}."
         )
     columns["sample"] = [" ".join(one.key[not several :]) for one in rows]
     columns["confidence"] = [one.confidence for one in rows]
@@ -130,22 +131,23 @@ def _log(answers: Sequence[_Answer], remarks: list[str], *, several: bool) -> Lo
             [one.correct for one in found] + [math.nan] * (most - len(found))
             for found in epochs.values()
         ]
-        remarks.append(f"up to {most} epochs of each sample are repeated labels of it.")
+        remarks.append(f"the epochs of each sample, up to {most}, are read as repeated labels.")
     else:
         columns["correct"] = [int(one.correct) for one in rows]
     if most > 1 and not repeated:
         clusters = "sample"
         remarks.append(
-            "confidences differ between the epochs of a sample, so each epoch is a row and each sample "
-            "a cluster."
+            "confidences differ between the epochs of a sample, so each epoch is a row, and each "
+            "sample is a cluster."
         )
     display = () if clusters else ("sample",)
-    told = tuple(map(printable, remarks))
+    texts = tuple(map(printable, remarks))
     table = as_table(columns)
-    return Log(table, "correct", ("confidence",), "binary", None, clusters, display, repeated, told)
+    return Log(table, "correct", ("confidence",), "binary", None, clusters, display, repeated, texts)
 
 
-def _told(n: int, scorer: str | None, sources: set[str]) -> str:
+def _summary(n: int, scorer: str | None, sources: set[str]) -> str:
+    """Return the remark on how the log was read."""
     return (
         f"read as a log of Inspect: {n:,} scored samples of scorer {scorer!r}, the score is "
         f"{' or '.join(sorted(sources))}."
@@ -175,7 +177,7 @@ def _answer(
 
 
 def _text_of(given: Any) -> str | None:
-    """Return what the user asked: a text, or the texts of the user's messages."""
+    """Return the input as text; for a chat, the text of the user's messages."""
     if isinstance(given, str):
         return given
     if not isinstance(given, list):
@@ -193,8 +195,8 @@ def _chosen_score(scores: Mapping[str, Any], scorer: str, path: str) -> Mapping[
     if scorer not in scores:
         raise OptionError(
             printable(
-                f"scorer must be one of those in {path}, {shown_names(list(scores), 10)}, got "
-                f"{scorer!r}."
+                f"scorer must be one of {shown_names(list(scores), 10)}, the scorers in {path}, got "
+                f"{scorer!r}. Leave it out to use the first."
             )
         )
     score = scores[scorer]
@@ -202,7 +204,7 @@ def _chosen_score(scores: Mapping[str, Any], scorer: str, path: str) -> Mapping[
 
 
 def _correctness(score: Mapping[str, Any]) -> float | None:
-    """Return 1 for a correct answer, 0 for a wrong one, and None where it is not told."""
+    """Return 1 for a correct answer, 0 for a wrong one, and None if it is unknown."""
     value = score.get("value")
     if isinstance(value, Mapping):
         value = first_of(value, CORRECT)
@@ -215,7 +217,7 @@ def _correctness(score: Mapping[str, Any]) -> float | None:
 
 
 def _confidence(score: Mapping[str, Any], sample: Mapping[str, Any], path: str) -> tuple[float, str]:
-    """Return the confidence in an answer, and where it was found."""
+    """Return the confidence in an answer, and where it is recorded."""
     places = {
         "the scorer's metadata": score.get("metadata"),
         "the score's value": score.get("value"),
@@ -231,14 +233,15 @@ def _confidence(score: Mapping[str, Any], sample: Mapping[str, Any], path: str) 
         return probability, "the probability of all tokens of the answer"
     raise DataError(
         printable(
-            f"sample {sample.get('id')!r:.40} of {path} has no confidence. Note it in the scorer, "
-            "Score(..., metadata={'confidence': p}), or ask for logprobs: GenerateConfig(logprobs=True)."
+            f"sample {sample.get('id')!r:.40} of {path} must have a confidence, got none. Record it in "
+            "the scorer, Score(..., metadata={'confidence': p}), or request log-probabilities with "
+            "GenerateConfig(logprobs=True)."
         )
     )
 
 
 def _of_tokens(output: Any) -> float | None:
-    """Return the product of the probabilities of an answer's tokens, where they are known."""
+    """Return the product of the probabilities of an answer's tokens; None if unknown."""
     try:
         tokens = output["choices"][0]["logprobs"]["content"]
         total = math.fsum(float(one["logprob"]) for one in tokens)
@@ -256,11 +259,11 @@ def _samples(path: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _of_json(path: str) -> Iterator[Mapping[str, Any]]:
-    if os.path.getsize(path) > _LARGEST_JSON:
+    if os.path.getsize(path) > _MAX_JSON:
         raise DataError(
             printable(
-                f"{path} has over {_LARGEST_JSON:,} bytes, too many to be read as JSON. Convert it: "
-                "inspect log convert --to eval."
+                f"{path} must have at most {_MAX_JSON:,} bytes, got {os.path.getsize(path):,}. Convert "
+                "it: inspect log convert --to eval."
             )
         )
     with open(path, "rb") as file:
@@ -277,14 +280,19 @@ def _of_archive(path: str) -> Iterator[Mapping[str, Any]]:
         members = [one for one in archive.infolist() if _is_sample(one.filename)]
         for one in sorted(members, key=lambda member: member.filename):
             name = f"{one.filename} of {path}"
-            if one.file_size > _LARGEST_SAMPLE:
-                raise DataError(printable(f"{name} has over {_LARGEST_SAMPLE:,} bytes. Leave it out."))
+            if one.file_size > _MAX_SAMPLE:
+                raise DataError(
+                    printable(
+                        f"{name} must have at most {_MAX_SAMPLE:,} bytes, got {one.file_size:,}. Remove "
+                        "the sample from the log."
+                    )
+                )
             check_claim(name, one.file_size, one.compress_size, "Write the log again.")
             yield _as_sample(_parsed(_content(archive, one, path), name), name)
 
 
 def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> bytes:
-    """Return the bytes of a member, also by Zstandard, which Python reads only from 3.14 on."""
+    """Return the bytes of a member; Zstandard is read with Arrow, as Python supports it since 3.14."""
     if member.compress_type != _ZSTD:
         with archive.open(member) as stream:
             return stream.read(member.file_size)
@@ -312,13 +320,19 @@ def _as_json(name: str) -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise DataError(printable(f"{name} has values nested too deeply. Leave them out.")) from None
-    except ValueError as error:  # also of bytes that are no text, and of numbers too long to read
+        raise DataError(printable(f"{name} has values nested too deeply. Remove them.")) from None
+    except ValueError as error:  # includes invalid UTF-8, and numbers that are too long
         reason = getattr(error, "msg", "") or type(error).__name__
-        raise DataError(printable(f"{name} is no JSON: {reason}. Check that it is whole.")) from None
+        raise DataError(
+            printable(f"{name} is not valid JSON: {reason}. Check that it is complete.")
+        ) from None
 
 
 def _as_sample(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise DataError(printable(f"a sample of {name} must be a JSON object, got {value!r:.20}."))
+        raise DataError(
+            printable(
+                f"a sample of {name} must be a JSON object, got {value!r:.20}. Write the log again."
+            )
+        )
     return value

@@ -1,11 +1,11 @@
-"""What people call the columns of answers: the confidence in them, and whether they were right."""
+"""Usual names of the columns of correctness and confidence in files of answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# in the order in which they are looked for; case, blanks, hyphens and underscores do not matter
+# in order of priority; case, spaces, hyphens and underscores are ignored
 CORRECT = (
     "correct", "is_correct", "was_correct", "answer_correct", "correctness", "acc", "accuracy",
     "exact_match",
@@ -17,18 +17,18 @@ CONFIDENCE = (
 
 
 def plain(name: Any) -> str:
-    """Return a name without case, blanks, hyphens and underscores.
+    """Return a name in lower case without spaces, hyphens and underscores.
 
     Examples
     --------
     >>> plain("Is Correct"), plain("is-correct")
     ('iscorrect', 'iscorrect')
     """
-    return "".join(sign for sign in str(name).lower() if sign not in " _-")
+    return "".join(character for character in str(name).lower() if character not in " _-")
 
 
 def find_name(names: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """Return the first of the wanted names that there is, as it is written."""
+    """Return the first wanted name that occurs, as it is spelled in ``names``; None if none does."""
     known: dict[str, str] = {}
     for name in names:
         known.setdefault(plain(name), name)
@@ -36,6 +36,6 @@ def find_name(names: Iterable[str], wanted: Iterable[str]) -> str | None:
 
 
 def first_of(values: Mapping[str, Any], wanted: Iterable[str]) -> Any:
-    """Return the value of the first of the wanted names that there is."""
+    """Return the value of the first wanted name that occurs; None if none does."""
     name = find_name(values, wanted)
     return None if name is None else values[name]

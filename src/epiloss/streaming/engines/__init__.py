@@ -1,4 +1,4 @@
-"""Where the passes over the data run: in this process, in several, on a dask, Spark or Ray cluster."""
+"""Engines that run the passes: this process, several processes, or a dask, Spark or Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Engine", "resolve_engine"]
 
 
 def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
-    """Return the engine that a short-hand, an address, a client or a session stands for."""
+    """Return the engine for a name, an address, a dask client or a Spark session."""
     from epiloss.streaming.engines.local import LocalEngine
 
     if isinstance(engine, Engine):
@@ -22,7 +22,9 @@ def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
         return LocalEngine(1)
     name, colon, address = engine.partition(":") if isinstance(engine, str) else ("", "", "")
     if colon and not address:
-        raise OptionError(f"an address must follow the colon of engine {engine!r}, or leave both out.")
+        raise OptionError(
+            f"engine must have an address after the colon, got {engine!r}. Add it, or drop the colon."
+        )
     package = type(engine).__module__.split(".")[0]
     if name == "dask" or package in ("dask", "distributed"):
         from epiloss.streaming.engines.dask import DaskEngine
@@ -37,6 +39,6 @@ def resolve_engine(engine: Any, n_jobs: int | None) -> Engine:
 
         return RayEngine(address or None)
     raise OptionError(
-        "engine must be 'memory', 'local', 'dask', 'spark', 'ray', one of these three with an address "
-        f"('dask:ADDRESS'), a dask Client or a SparkSession, got {engine!r}."
+        "engine must be 'memory', 'local', 'dask', 'spark', 'ray', an address such as 'dask:ADDRESS', a "
+        f"dask Client or a SparkSession, got {engine!r}."
     )

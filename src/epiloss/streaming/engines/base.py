@@ -1,4 +1,4 @@
-"""What an engine is: it runs a pass over parts, and gives the results as they come."""
+"""The interface of engines, which run a pass over parts of the data."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from epiloss.sources.base import Part
 from epiloss.streaming.passes import Pass, PassResult
 
 Task = tuple[Part, int]  # a part, and the number of its first row in the whole data
-# the identities of parts, and their merged result, or what is wrong with their rows
+# the identities of parts, with their merged result or the error of their rows
 Done = tuple[Sequence[str], PassResult | RowsError]
-LEAST_TRIES = 3  # of a part whose worker dies
+LEAST_TRIES = 3  # attempts for a part whose worker dies
 
 
 class Engine(ABC):
-    """Runs a pass over parts, in any order, each as often as it takes."""
+    """Runs a pass over parts in any order; a part may be run again if a worker dies."""
 
     def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of what was started for the passes: of most engines, nothing."""
+        """Stop what was started for the passes; most engines start nothing."""
         return
 
     @abstractmethod
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
-        """Return the results of parts, as they are finished."""
+        """Yield the results of parts as they finish."""
 
 
-def finished(work: Pass[Any], part: Part, offset: int) -> Done:
-    """Do one task; rows that break a rule are told of once those of all parts are known."""
+def run_task(work: Pass[Any], part: Part, offset: int) -> Done:
+    """Run a pass over one part; errors of rows are returned, to be merged with those of other parts."""
     try:
         return [part.identity], work(part, offset)
     except RowsError as error:

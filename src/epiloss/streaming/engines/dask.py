@@ -1,4 +1,4 @@
-"""A dask cluster: an existing one by its scheduler's address or client, or one on this machine."""
+"""Engine for dask: an existing cluster, given by address or client, or a local one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from epiloss.errors import DataError, MissingExtraError, OptionError, printable
 from epiloss.sources.base import Part
 from epiloss.sources.tables import DaskPart
-from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
+from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, run_task
 from epiloss.streaming.passes import Pass
 
-# dask makes workers give memory back at once, which doubles the time that NumPy takes
+# dask makes workers return memory to the system immediately, which doubles NumPy's run time
 _MALLOC = {"MALLOC_TRIM_THRESHOLD_": 2**30, "MALLOC_MMAP_THRESHOLD_": 2**30}
 
 
 class DaskEngine(Engine):
-    """Runs parts on the workers of a cluster; dask does again what a dead worker had."""
+    """Runs parts on the workers of a cluster; dask repeats the tasks of a worker that died."""
 
     def __init__(self, cluster: Any = None, n_jobs: int | None = None) -> None:
         try:
@@ -32,7 +32,7 @@ class DaskEngine(Engine):
         self._n_workers = (os.cpu_count() or 1) if n_jobs in (None, -1) else n_jobs
 
     def __enter__(self) -> DaskEngine:
-        """Find the cluster, or start one on this machine, which ends with the engine."""
+        """Connect to the cluster, or start a local one that ends with the engine."""
         made = self._distributed
         if isinstance(self._cluster, made.Client):
             self._client, self._started = self._cluster, []
@@ -42,7 +42,7 @@ class DaskEngine(Engine):
             except OSError as error:
                 raise OptionError(
                     f"no dask scheduler answers at {self._cluster}. Start one, or use engine='dask' for "
-                    "workers on this machine."
+                    "a local cluster."
                 ) from error
             self._started = [self._client]
         else:
@@ -63,7 +63,7 @@ class DaskEngine(Engine):
 
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
         """Send the work once, and the parts as tasks."""
-        # a task, not data that are scattered: those are lost with the worker that has them
+        # submitted as a task, because scattered data are lost if their worker dies
         sent = self._client.submit(_given, work, pure=False)
         futures = [self._submitted(sent, part, offset) for part, offset in tasks]
         try:
@@ -73,20 +73,20 @@ class DaskEngine(Engine):
         except self._distributed.KilledWorker as error:
             raise DataError(
                 f"workers died repeatedly on one part: {printable(str(error))[:150]}. They may need "
-                "more memory: use fewer threads in each, or smaller row groups."
+                "more memory: use fewer threads per worker, or smaller row groups."
             ) from error
 
     def _submitted(self, sent: Any, part: Part, offset: int) -> Any:
         if isinstance(part, DaskPart):
             frame = self._client.compute(part.delayed)
             known = replace(part, delayed=_Computed(part.identity))
-            return self._client.submit(_finished_partition, sent, known, offset, frame, pure=False)
-        return self._client.submit(finished, sent, part, offset, pure=False, retries=LEAST_TRIES)
+            return self._client.submit(_run_partition, sent, known, offset, frame, pure=False)
+        return self._client.submit(run_task, sent, part, offset, pure=False, retries=LEAST_TRIES)
 
 
 @dataclass(frozen=True)
 class _Computed:
-    """A delayed partition that dask computes, or has computed."""
+    """Stands in for a delayed partition that dask computes separately."""
 
     key: str
     frame: Any = None
@@ -100,6 +100,6 @@ def _given(work: Pass[Any]) -> Pass[Any]:
     return work
 
 
-def _finished_partition(work: Pass[Any], part: DaskPart, offset: int, frame: Any) -> Done:
-    """Do the task of a partition that dask has computed."""
-    return finished(work, replace(part, delayed=_Computed(part.identity, frame)), offset)
+def _run_partition(work: Pass[Any], part: DaskPart, offset: int, frame: Any) -> Done:
+    """Run a pass over a partition that dask has computed."""
+    return run_task(work, replace(part, delayed=_Computed(part.identity, frame)), offset)

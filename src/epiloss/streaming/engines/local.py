@@ -1,4 +1,4 @@
-"""One machine: one process, or several, of which any may die."""
+"""Engine for this machine: one process, or several that may die."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from epiloss.errors import DataError, printable
 from epiloss.sources.base import Part
 from epiloss.sources.tables import ObjectPart
-from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
+from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, run_task
 from epiloss.streaming.passes import Pass
 
-LEAST_BYTES = 2**26  # that a pass reads of files; fewer take no longer than processes take to start
+LEAST_BYTES = 2**26  # reading fewer bytes takes less time than starting processes
 
 
 class LocalEngine(Engine):
-    """Runs parts in ``n_jobs`` processes; what a process did not finish when it died is done again."""
+    """Runs parts in ``n_jobs`` processes; the unfinished parts of a process that died are repeated."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = (os.cpu_count() or 1) if n_jobs == -1 else (n_jobs or 1)
 
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
-        """Run in this process where others have nothing to share, or would start for too little."""
-        if self.n_jobs == 1 or _belongs_here([part for part, _ in tasks], work.columns):
-            yield from (finished(work, part, offset) for part, offset in tasks)
+        """Run in this process if several processes would not help, else in several."""
+        if self.n_jobs == 1 or _needs_one_process([part for part, _ in tasks], work.columns):
+            yield from (run_task(work, part, offset) for part, offset in tasks)
         else:
             yield from self._in_processes(work, tasks)
 
@@ -34,7 +34,7 @@ class LocalEngine(Engine):
         left = {part.identity: (part, offset) for part, offset in tasks}
         tries = 0
         while left:
-            # once processes have died again and again, one part at a time tells which it is
+            # after repeated failures, running one part at a time shows which part is to blame
             alone = tries >= LEAST_TRIES
             some = dict(list(left.items())[:1]) if alone else left
             done = 0
@@ -49,13 +49,13 @@ class LocalEngine(Engine):
                 if tries > 2 * LEAST_TRIES:
                     name = printable(next(iter(some.values()))[0].name)
                     raise DataError(
-                        f"a process died {tries} times while it read {name}. It may need more memory "
-                        "than there is: use fewer jobs, or smaller row groups."
+                        f"a process died {tries} times while reading {name}. It may need more memory: "
+                        "use fewer jobs, or smaller row groups."
                     ) from error
 
 
-def _belongs_here(parts: Sequence[Part], columns: Sequence[str]) -> bool:
-    """Tell whether parts are one, have little to read, or are objects that only this process has."""
+def _needs_one_process(parts: Sequence[Part], columns: Sequence[str]) -> bool:
+    """Return whether there is one part, few bytes, or an object that exists only in this process."""
     if len(parts) == 1 or any(isinstance(part, ObjectPart) for part in parts):
         return True
     sizes = [part.bytes_of(columns) for part in parts]
@@ -68,30 +68,30 @@ def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[D
     run = Parallel(n_jobs, return_as="generator_unordered", max_nbytes=None, batch_size=1)
     results: Any = None
     try:
-        with _deaf_to_interrupts():
-            results = run(delayed(finished)(work, part, offset) for part, offset in tasks)
+        with _ctrl_c_blocked():
+            results = run(delayed(run_task)(work, part, offset) for part, offset in tasks)
     except KeyboardInterrupt as stopped:
         if results is not None:
-            results.throw(stopped)  # so that it ends the processes
+            results.throw(stopped)  # joblib then ends the processes
         raise
     yield from results
 
 
 @contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Let processes be started that do not hear Ctrl-C: this one does, and it ends them.
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Block Ctrl-C while processes start, so that they inherit the block and only this one handles it.
 
-    They take over that it is blocked. If it is pressed meanwhile, it comes once they are started.
+    If it is pressed meanwhile, it is delivered once the processes have started.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield  # on Windows
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
         return
     from multiprocessing import resource_tracker
 
     from joblib.externals.loky.backend import resource_tracker as tracker_of_loky
 
     for tracker in (resource_tracker, tracker_of_loky):
-        tracker.ensure_running()  # it would unblock Ctrl-C as it starts
+        tracker.ensure_running()  # starting it later would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

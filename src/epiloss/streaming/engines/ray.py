@@ -1,4 +1,4 @@
-"""A Ray cluster: the one that is connected to, or one by its address, or one on this machine."""
+"""Engine for Ray: the connected cluster, one given by address, or a local one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epiloss.errors import MissingExtraError
-from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, finished
+from epiloss.streaming.engines.base import LEAST_TRIES, Done, Engine, Task, run_task
 from epiloss.streaming.passes import Pass
 
 
 class RayEngine(Engine):
-    """Runs parts as tasks of Ray, which does again what a dead worker had."""
+    """Runs parts as Ray tasks; Ray repeats the tasks of a worker that died."""
 
     def __init__(self, address: str | None = None) -> None:
         try:
@@ -35,7 +35,7 @@ class RayEngine(Engine):
     def run(self, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[Done]:
         """Send the work once, and the parts as tasks."""
         sent = self._ray.put(work)
-        do = self._ray.remote(finished).options(max_retries=LEAST_TRIES)
+        do = self._ray.remote(run_task).options(max_retries=LEAST_TRIES)
         left = [do.remote(sent, part, offset) for part, offset in tasks]
         while left:
             done, left = self._ray.wait(left)

@@ -1,4 +1,4 @@
-"""A Spark cluster, classic or Connect: parts of files as tasks, or a data frame where it lies."""
+"""Engine for Spark, classic or Connect: runs over parts of files, or over a Spark data frame."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from epiloss.streaming.engines.base import Done, Engine, Task
 from epiloss.streaming.passes import Pass, PassResult
 
 _SCHEMA = "data binary, error string"
-_ROWS = "\0rows "  # how the text of an error begins that is merged with others
-_AT_ONCE, _FEW = 256, 8  # tasks of a round, and results of it that come to the driver
+_ROWS = "\0rows "  # prefix of errors of rows, which are merged with others
+_AT_ONCE, _FEW = 256, 8  # tasks per job, and results per job that are sent to the driver
 Batches = Iterator[Any]
 
 
 class SparkEngine(Engine):
-    """Runs parts in the Python workers of Spark, which tries again where one dies."""
+    """Runs parts in the Python workers of Spark; Spark repeats the tasks of a worker that died."""
 
     def __init__(self, session: Any = None) -> None:
         try:
@@ -34,7 +34,7 @@ class SparkEngine(Engine):
             if session is not None and session.startswith("sc://"):
                 builder = builder.remote(session)
             else:
-                # workers need the packages of this Python, which Spark is told by the environment alone
+                # workers need the packages of this Python; Spark reads it only from the environment
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
                 builder = builder if session is None else builder.master(session)
             session = builder.getOrCreate()
@@ -51,17 +51,17 @@ class SparkEngine(Engine):
             else:
                 rows = frame.select(*work.columns).mapInArrow(_over_rows(work), _SCHEMA)
             found = rows.repartition(_FEW).mapInArrow(_merged(work), _SCHEMA).collect()
-            identities = [part.identity for part, _ in some]  # done together, or not at all
-            wrong = [row["error"] for row in found if row["error"] is not None]
-            if wrong:
-                yield identities, _told(wrong)
+            identities = [part.identity for part, _ in some]
+            errors = [row["error"] for row in found if row["error"] is not None]
+            if errors:
+                yield identities, _merged_error(errors)
                 continue
             results = [work.result.from_bytes(bytes(row["data"])) for row in found]
             yield identities, reduce(lambda one, other: one.merge(other), results)
 
 
-def _told(errors: Sequence[str]) -> RowsError:
-    """Return what is wrong with rows; raise what is wrong otherwise."""
+def _merged_error(errors: Sequence[str]) -> RowsError:
+    """Return the merged error of rows; raise other errors."""
     others = [text for text in errors if not text.startswith(_ROWS)]
     if others:
         raise DataError(min(others))
@@ -86,33 +86,33 @@ def _over_rows(work: Pass[Any]) -> Callable[[Batches], Batches]:
 
 
 def _merged(work: Pass[Any]) -> Callable[[Batches], Batches]:
-    """Return what merges results where they are, so that few come to the driver."""
+    """Return a function that merges results on the workers, so that few are sent to the driver."""
 
     def run(batches: Batches) -> Batches:
         merged: PassResult | None = None
-        wrong = False
+        failed = False
         for batch in batches:
             for data, error in zip(*(batch.column(k).to_pylist() for k in (0, 1)), strict=True):
                 if error is not None:
-                    wrong = True
+                    failed = True
                     yield _record(None, error)
-                elif not wrong:
+                elif not failed:
                     found = work.result.from_bytes(data)
                     merged = found if merged is None else merged.merge(found)
-        if merged is not None and not wrong:
+        if merged is not None and not failed:
             yield _row(lambda: merged)
 
     return run
 
 
 def _row(do: Callable[[], PassResult]) -> Any:
-    """Return the result as a row; what the data did wrong is told, not raised: Spark would retry."""
+    """Return the result as a row; errors in the data are returned too, because Spark would retry."""
     try:
         return _record(do().to_bytes(), None)
-    except RowsError as wrong:
-        return _record(None, _ROWS + wrong.to_json())
-    except (DataError, OptionError) as wrong:
-        return _record(None, str(wrong))
+    except RowsError as error:
+        return _record(None, _ROWS + error.to_json())
+    except (DataError, OptionError) as error:
+        return _record(None, str(error))
 
 
 def _record(data: bytes | None, error: str | None) -> Any:
