@@ -126,7 +126,7 @@ class LocalLinear(CurveFitter):
     def _breaks(self, rows: DistinctScores) -> Breaks:
         own = repeated_enough(rows)
         some = repeated(rows) & ~own
-        if some.any() and not rows.of_clusters:
+        if some.any() and not rows.clustered:
             # Compare with beta calibration: windows would partly follow rough rates and so hide them.
             rest = rows.take(~own).independent()
             terms = log_odds_terms(rest.scores)

@@ -26,9 +26,9 @@ class DistinctScores:
     scores: Floats
     weight: Floats
     label_mean: Floats
-    of_one: bool = False  # whether every weight is 1
+    unit_weights: bool = False  # whether every weight is 1
     n_labels: Floats | None = None
-    of_clusters: bool = False  # whether labels of the same score may be dependent
+    clustered: bool = False  # whether labels of the same score may be dependent
     of_one_score: NDArray[np.bool_] | None = None
 
     @classmethod
@@ -47,7 +47,7 @@ class DistinctScores:
             is_first = np.concatenate([[True], scores[1:] > scores[:-1]])
             if weights is None and design_effect is None and is_first.all():
                 ones = np.broadcast_to(1.0, len(scores))  # needs no memory
-                return cls(scores, ones, np.asarray(labels, float), of_one=True)
+                return cls(scores, ones, np.asarray(labels, float), unit_weights=True)
             distinct, code = scores[is_first], np.cumsum(is_first) - 1
         else:
             distinct, code = np.unique(scores, return_inverse=True)
@@ -67,7 +67,7 @@ class DistinctScores:
     @property
     def mid_rank(self) -> Floats:
         """The cumulative weight below each score, plus half of its own weight."""
-        if self.of_one:
+        if self.unit_weights:
             return np.arange(0.5, len(self.weight))
         rank = np.cumsum(self.weight)
         rank -= self.weight / 2
@@ -109,7 +109,7 @@ class DistinctScores:
         code = np.minimum(position, most - 1, out=position).astype(np.int32)
         first = np.concatenate([[0], np.flatnonzero(code[1:] != code[:-1]) + 1])
         terms = [self.scores, self.label_mean]
-        if not self.of_one:
+        if not self.unit_weights:
             terms = [self.weight * values for values in terms]
         weight, score, positive = (np.add.reduceat(one, first) for one in (self.weight, *terms))
         single = np.diff(first, append=len(self.scores)) == 1

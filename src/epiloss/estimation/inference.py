@@ -12,7 +12,7 @@ from epiloss._typing import Floats
 from epiloss.errors import OptionError
 from epiloss.estimate import Estimate
 
-_LEAST_NOISE = 0.25  # share of the variance that does not depend on the loss
+_LEAST_NOISE = 0.25  # minimum fraction of the variance that does not depend on the loss
 
 
 def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
@@ -26,13 +26,13 @@ def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
 def loss_estimate(value: float, stderr: float, per_loss: float, level: float) -> Estimate:
     """Return the estimate of a loss whose variance grows by ``per_loss`` times the loss.
 
-    A sample that underestimates such a loss also underestimates its standard error, so ``value +- z
-    stderr`` misses on one side. As Wilson's interval does for a rate, this one takes the variance at the
-    loss in question. It holds every ``x`` with
+    A sample that underestimates such a loss also underestimates its standard error, so that the
+    interval ``value +- z stderr`` is too short above. Like Wilson's interval for a rate, this interval
+    uses the variance at each candidate loss. It contains every ``x`` with
 
         (value - x)^2 <= z^2 (stderr^2 + per_loss (x - value)).
 
-    Below 0, which no loss can be, the variance is that at 0.
+    For ``x`` below 0, the variance at 0 is used, because no loss is negative.
 
     Examples
     --------

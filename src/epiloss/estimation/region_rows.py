@@ -121,8 +121,8 @@ def _row_values(
 def _expected(rule: ScoringRule, scores: Floats, labels: Floats, loss: Floats, curve: Floats) -> Floats:
     """Return the expected score of rows under the calibration curve.
 
-    If the rule is not bounded, errors of the curve would have too much weight. The expected score is
-    then the observed one minus the deviation that the curve explains by chance.
+    If the scoring rule is not bounded, errors of the curve would have too much weight. The expected
+    score is then the observed one minus the deviation of the label from the curve.
     """
     if rule.bounded:
         return rule.expected(scores, curve)

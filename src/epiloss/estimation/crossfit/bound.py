@@ -130,7 +130,7 @@ class CrossfitBound:
     """The lower bound with its interval, and each row's influence on it.
 
     ``prediction`` is the centred prediction for each row by a model that has not seen it. The variance
-    of the estimate grows by ``per_loss`` times the loss, as far as that is known.
+    of the estimate grows by ``per_loss`` times the loss; 0 if that is not known.
     """
 
     estimate: Estimate
