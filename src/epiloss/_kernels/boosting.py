@@ -229,9 +229,8 @@ def _scan(codes: Bytes, columns: Places, pairs: NDArray[np.int64], leaf: _Leaf, 
             left_g = left_g * SMALLER
             right_g, right_h = g - left_g, h - left_h
             left, right = left_h + ridge, right_h + ridge
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # with weights near 0, as in the compiled version
+            # Weights near 0 overflow, as in the compiled version.
+            with np.errstate(over="ignore", invalid="ignore"):
                 both = (left_g * left_g * right + right_g * right_g * left) / (left * right) - whole
             gain = np.where((left_h >= least) & (right_h >= least), both, np.float32(-1.0))
             if not gain.max() > leaf.gain:

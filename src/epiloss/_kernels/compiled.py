@@ -210,9 +210,7 @@ def extremes(values: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest absolute value of a contiguous array, and whether any value is missing."""
     if values.dtype not in (np.float32, np.float64):
         return reference.extremes(values)
-    values, found = (
-        np.require(values, requirements=["C", "A"]),
-        np.empty(2),
-    )  # arrays read from files may be unaligned
+    # Arrays read from files may be unaligned.
+    values, found = np.require(values, requirements=["C", "A"]), np.empty(2)
     _extremes(address(values), values.dtype == np.float64, values.size, address(found))
     return float(found[0]), bool(found[1])

@@ -294,7 +294,6 @@ def extremes(values: NDArray[Any]) -> tuple[float, bool]:
         high, low = np.maximum.reduce(part), np.minimum.reduce(part)
         if np.isnan(high):
             high, low, some_missing = np.fmax.reduce(part), np.fmin.reduce(part), True
-        largest = max(
-            largest, float(high), -float(low)
-        )  # NaN, if all values are missing, does not compare as larger
+        # If all values are missing, NaN does not compare as larger.
+        largest = max(largest, float(high), -float(low))
     return largest, some_missing

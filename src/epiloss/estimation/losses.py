@@ -114,7 +114,7 @@ class LevelSetLosses:
     bias: Floats
     induced: Floats
     entropy: Floats
-    label_noise: Floats  # entropy of a label, at least that of the curve, as few labels may show none
+    label_noise: Floats  # entropy of a label, at least that of the curve, as few labels may be equal
     score_variance: Floats
 
     @cached_property

@@ -121,9 +121,8 @@ def _influence(values: Floats, w: Floats) -> Influence:
 
 
 def _unbiased_square(ratings: Ratings) -> Floats:
-    pairs = np.maximum(
-        ratings.count * (ratings.count - 1), 1.0
-    )  # rows with a single label have no weight
+    # Rows with a single label have no weight, whatever their number of pairs.
+    pairs = np.maximum(ratings.count * (ratings.count - 1), 1.0)
     square: Floats = ratings.positive * (ratings.positive - 1) / pairs
     return square
 

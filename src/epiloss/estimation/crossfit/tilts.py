@@ -18,9 +18,7 @@ from epiloss._typing import Floats
 from epiloss.scoring import Brier, ClassLogLoss, LogLoss, ScoringRule
 
 _STEEPEST = 3.0  # largest plausible tilt of log-odds: a factor of 20 in the odds
-_SHARE = (
-    0.1  # fraction of the mean variance that is added to all rows, as some labels are almost certain
-)
+_SHARE = 0.1  # fraction of the mean variance added to that of each label, which may be almost 0
 _LEAST = 0.01  # distance of a curve from 0 and 1, relative to the base rate
 
 
