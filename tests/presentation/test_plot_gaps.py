@@ -47,7 +47,7 @@ def test_colours_tell_the_side_and_grey_what_may_be_noise(result: epiloss.Audit)
 
 
 def test_an_unknown_column_is_refused_with_those_that_are_known(result: epiloss.Audit) -> None:
-    with pytest.raises(OptionError, match=r"got 'sides'\. Known: 'side', 'noise'"):
+    with pytest.raises(OptionError, match=r"got 'sides'\. Choose from 'side', 'noise'"):
         GapsDisplay.from_audit(result, subgroups="sides")
 
 

@@ -179,7 +179,7 @@ def test_words_are_those_of_the_task() -> None:
     sample = MultiClass().sample(1_500, random_state=1)
     display = GroupingDisplay.from_predictions(sample.y, sample.scores, sample.X, method="partition")
     assert display.ax_.get_ylabel() == "rate of correct predictions"
-    assert "top label" in display.ax_.get_xlabel()
+    assert display.ax_.get_xlabel() == "score of the predicted class"
 
 
 # where, and how
@@ -270,7 +270,7 @@ def test_any_bins_are_drawn(strategy: str) -> None:
 
 def test_several_classes_are_refused_in_words() -> None:
     several = audit(SAMPLE.y, SAMPLE.scores, task="classwise", n_bins=4, method="partition")
-    with pytest.raises(OptionError, match="grouping diagram shows one score"):
+    with pytest.raises(OptionError, match="grouping diagram needs one score per row"):
         GroupingDisplay.from_audit(several)
 
 

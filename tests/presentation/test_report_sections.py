@@ -64,7 +64,7 @@ def test_every_page_has_title_model_data_rows_and_date(
 def test_a_page_refuses_options_that_it_does_not_have(audit: epiloss.Audit) -> None:
     with pytest.raises(OptionError, match=r"no option 'titel'.*title, model"):
         audit.to_html(titel="x")
-    with pytest.raises(OptionError, match="title must be a text, got 3"):
+    with pytest.raises(OptionError, match="title must be a string, got 3"):
         audit.to_html(title=3)  # type: ignore[arg-type]
 
 
@@ -79,6 +79,14 @@ def test_the_page_has_the_familiar_numbers(audit: epiloss.Audit) -> None:
         if one.floor is not None:
             assert f"{one.floor.value:.4f}" in text
     assert metrics.subject in text
+
+
+def test_the_smallest_detectable_loss_is_beside_the_estimate(audit: epiloss.Audit) -> None:
+    assert audit.smallest_detectable is not None
+    told = f"smallest detectable {audit.smallest_detectable:.5f}"
+    text = Page(audit_page(audit)).text
+    assert f"{audit.grouping_loss:.5f} {told}" in text
+    assert f"of {audit.smallest_detectable:.5f} with 80% power" in text
 
 
 def test_an_audit_without_its_rows_has_no_familiar_numbers(audit: epiloss.Audit) -> None:
@@ -118,7 +126,7 @@ def test_the_drift_page_says_what_changed(drifted: epiloss.Drift) -> None:
     assert change.pvalue is not None
     assert change.pvalue < 0.05
     assert f"The grouping loss rose by {change.value:.5f} (95% interval" in found.text
-    assert "No change beyond noise was found in the" in found.text
+    assert "No significant change was found in the" in found.text
     for name, one in drifted.difference.items():
         for estimate in (getattr(drifted.reference, name), getattr(drifted.current, name)):
             assert f"{estimate.value:z.5f}" in found.text

@@ -106,7 +106,7 @@ def _with_interval(estimate: Estimate, spec: str) -> str:
 
 
 def _terms(audit: Audit, spec: str) -> list[str]:
-    lines = ["Lower bounds on the grouping loss" if audit.is_bound else "Grouping loss"]
+    lines = ["Bounds on the grouping loss" if audit.is_bound else "Grouping loss"]
     twin = audit.twin_estimate
     if twin is not None and audit.at_least is not None:
         title = lower_limit_title(audit)

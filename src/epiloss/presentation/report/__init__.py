@@ -1,4 +1,4 @@
-"""Results as pages: one file each, which needs no network and shows data as text only."""
+"""Results as self-contained HTML pages, which load nothing and show data only as text."""
 
 from epiloss.presentation.report.change_pages import drift_page, repair_page
 from epiloss.presentation.report.pages import audit_card, audit_page, comparison_page

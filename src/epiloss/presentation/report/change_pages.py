@@ -1,4 +1,4 @@
-"""Pages of changes: of losses between two data sets, and by a repair."""
+"""Pages of changes: between two data sets, and by a repair."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from epiloss.presentation.report.header import About, header_of
 from epiloss.presentation.report.pages import filled_page, named_regions
 from epiloss.repair.evaluate import RepairResult
 
-_KINDS = {"rose": "over", "fell": "under", "within noise": "within"}  # which have colours
+_KINDS = {"rose": "over", "fell": "under", "within noise": "within"}  # colours of bars
 _HINTS = {name: hint for name, _, hint in wording.LEDGER}
 
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One loss before and after, and the difference, in words; ``direction`` says whether it is sure."""
+    """A loss before and after, and the difference, as text; ``direction`` says if it is significant."""
 
     title: str
     hint: str
@@ -41,7 +41,7 @@ class ChangeRow:
 
 
 def drift_page(drift: Drift, **about: Unpack[About]) -> str:
-    """Return the losses of two data sets, and how they differ, as one HTML file.
+    """Return the losses of two data sets and their differences as an HTML page.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def drift_page(drift: Drift, **about: Unpack[About]) -> str:
         "drift.html",
         header_of(
             about,
-            title="Did the model change on new data?",
+            title="Has the model changed on new data?",
             rows=f"{n[0]:,} reference, {n[1]:,} current",
         ),
         headline=f"{drift.task} task, {wording.RULES.get(drift.rule, f'rule {drift.rule}')}, "
         f"{drift.n_regions:,} regions, the same for both data sets",
-        told=_told(drift.difference, titles, _spec(pairs), drift.confidence_level),
+        summary=_summary(drift.difference, titles, _spec(pairs), drift.confidence_level),
         changes=None if changes is None else str(changes),
         rows=_rows(titles, pairs, drift.difference, drift.confidence_level),
         common=_rows(titles, pairs, same, drift.confidence_level) if same else [],
@@ -79,7 +79,7 @@ def drift_page(drift: Drift, **about: Unpack[About]) -> str:
 
 
 def repair_page(result: RepairResult, **about: Unpack[About]) -> str:
-    """Return the audits before and after a repair, and their differences, as one HTML file."""
+    """Return the audits before and after a repair and their differences as an HTML page."""
     before, after = named_regions(result.before), named_regions(result.after)
     level = before.confidence_level
     titles = {name: loss_title(name, before) for name in result.differences}
@@ -88,8 +88,8 @@ def repair_page(result: RepairResult, **about: Unpack[About]) -> str:
     return filled_page(
         "repair.html",
         header_of(about, title="What the repair changes", rows=f"{before.n_samples:,}"),
-        headline=f"{what} that the repair has not seen, {result.repair.method} repair",
-        told=_told(result.differences, titles, _spec(pairs), level),
+        headline=f"{what} not used to fit the repair, {result.repair.method} repair",
+        summary=_summary(result.differences, titles, _spec(pairs), level),
         before=before,
         after=after,
         rows=_rows(titles, pairs, result.differences, level),
@@ -151,17 +151,17 @@ def _rows(
 
 
 def _direction(change: Estimate, level: float) -> str:
-    """Say whether a loss rose or fell beyond noise."""
+    """Say whether a loss rose or fell significantly."""
     is_sure = change.pvalue is not None and change.pvalue <= 1 - level
     if not is_sure or not math.isfinite(change.value):
         return "within noise"
     return "rose" if change.value > 0 else "fell"
 
 
-def _told(
+def _summary(
     differences: Mapping[str, Estimate], titles: Mapping[str, str], spec: str, level: float
 ) -> str:
-    """Say what changed beyond noise, and what did not."""
+    """Say which losses changed significantly, and which did not."""
     said, same = [], []
     for name, change in differences.items():
         direction = _direction(change, level)
@@ -174,7 +174,7 @@ def _told(
         size = f"{abs(change.value):{spec}} ({percent(level)} interval {ends})"
         said.append(f"The {titles[name]} {direction} by {size}.")
     if same:
-        said.append(f"No change beyond noise was found in the {_listed(same)}.")
+        said.append(f"No significant change was found in the {_listed(same)}.")
     return " ".join(said)
 
 

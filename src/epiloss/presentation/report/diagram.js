@@ -1,11 +1,11 @@
 "use strict";
-// The grouping diagram: the nearest region is shown, a chosen one tells its rows. Places come from the
-// page's data, so that a move of the pointer touches a handful of elements however many regions there are.
-// Text is only ever set as text.
+// The grouping diagram: hovering shows the nearest region, selecting one shows its rows. Positions come from
+// the page's data, so moving the pointer changes only a few elements, however many regions there are.
+// Text from data is only ever set as textContent.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
-const REACH = 28; // pixels from the pointer to the nearest region
+const REACH = 28; // largest distance in pixels from the pointer to a region
 
 function element(tag, className, text) {
   const made = document.createElement(tag);
@@ -52,7 +52,7 @@ class Diagram {
     });
     this.stage.addEventListener("keydown", (event) => this.key(event));
     this.stage.addEventListener("focus", () => {
-      // a press of the pointer brings focus too, and shows what is under it by itself
+      // Pressing the pointer also sets focus, and the handler of the pointer shows the region.
       if (this.stage.matches(":focus-visible")) this.show(this.picked >= 0 ? this.picked : 0);
     });
     this.stage.addEventListener("blur", () => this.show(-1));
@@ -102,7 +102,7 @@ class Diagram {
     const room = this.svg.viewBox.baseVal.height * scale - height;
     let left = x + 16 + width > wide ? x - 16 - width : x + 16;
     let top = Math.min(y - height / 2, room);
-    if (left < 0) { // no room at either side: above, or below where the legend may be covered
+    if (left < 0) { // no room on either side: show it above, or below, where it may cover the legend
       left = Math.min(Math.max(x - width / 2, 0), wide - width);
       top = y + 16 > room && y > 16 + height ? y - 16 - height : y + 16;
     }
@@ -110,7 +110,7 @@ class Diagram {
     this.tooltip.style.top = `${Math.max(top, 0)}px`;
   }
 
-  // a ring around the region, and its interval where that leaves the ring
+  // A ring around the region, and the parts of its interval outside the ring.
   put(path, i) {
     if (i < 0) {
       path.setAttribute("d", "");

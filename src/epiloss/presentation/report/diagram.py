@@ -1,7 +1,8 @@
-"""The grouping diagram as SVG: the level sets' calibration curve, and the regions fanned around it.
+"""The grouping diagram as SVG: the calibration curve of the level sets, with their regions around it.
 
-All regions of one look are one path, whose points are strokes of length 0 with round ends: thousands
-are drawn as fast as a dozen, without a script and on paper. The script finds the nearest by number.
+All regions with the same appearance are one path, whose points are strokes of length 0 with round ends.
+So thousands of regions are drawn quickly, without a script and in print. The script finds the nearest
+region by its index.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from epiloss.presentation.axes import histogram_within, reach_of
 from epiloss.presentation.report.wording import is_blind
 from epiloss.table import Table
 
-MOST_REGIONS = 2_000  # drawn, the costliest
-MOST_CLASSES = 30  # that can be chosen, those of the largest grouping loss
-_MOST_EVALUATED = 5_000_000  # rows times classes for which halves of level sets are cheap
+MOST_REGIONS = 2_000  # regions that are drawn, the costliest
+MOST_CLASSES = 30  # classes to choose from, those with the largest grouping loss
+_MOST_EVALUATED = 5_000_000  # rows times classes up to which halves of level sets are computed
 _STATES = ("in", "under", "over")  # within noise, under-predicted, over-predicted
 _SIZES = (2.0, 2.7, 3.5, 4.5, 5.8)  # radii, by the logarithm of n
-_CROWD = 250  # regions from which on points get smaller
-_LONG_LABELS = 28  # more room for small numbers
-_TOLD_APART = 3.0  # the least radius of a region that differs
+_CROWD = 250  # with more regions, points are smaller
+_LONG_LABELS = 28  # additional room for long tick labels
+_SIGNIFICANT_RADIUS = 3.0  # the smallest radius of a region that differs
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where things are, in units of the view box."""
+    """Positions in units of the view box."""
 
     width: float = 640
     height: float = 604
@@ -46,15 +47,15 @@ class Frame:
     reach: float = 1.0
 
     def x(self, score: Any) -> Any:
-        """Return the place of a score."""
+        """Return the x position of a score."""
         return self.left + (self.right - self.left) * np.minimum(score / self.reach, 1.0)
 
     def y(self, rate: Any) -> Any:
-        """Return the place of a rate."""
+        """Return the y position of a rate."""
         return self.bottom - (self.bottom - self.top) * np.minimum(rate / self.reach, 1.0)
 
     def reaching(self, reach: float) -> Frame:
-        """Return the frame of scores and rates up to ``reach``; what is beyond lies at its edge."""
+        """Return the frame for scores and rates up to ``reach``; larger ones are drawn at its edge."""
         if reach == 1:
             return self
         left, right = self.left + _LONG_LABELS, self.right - _LONG_LABELS / 2
@@ -66,22 +67,22 @@ FRAME = Frame()
 
 @dataclass(frozen=True)
 class Layer:
-    """All regions of one look, as one path."""
+    """All regions with the same appearance, as one path."""
 
     state: str
     kind: str  # points or bars
-    path: Markup  # of numbers only
+    path: Markup  # contains only numbers
     width: float
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One diagram: the regions of one class in one view, and where each is drawn."""
+    """One diagram: the regions of one class in one view, and their positions."""
 
-    audit: Audit  # whose details tell the regions' rows
+    audit: Audit  # its details hold the rows of the regions
     view: str
     class_name: str | None
-    regions: Table  # those that are drawn, with their ``place`` in the audit's table
+    regions: Table  # the regions drawn, with their ``place`` in the audit's table
     levels: Table
     histogram: Table
     n_left_out: int
@@ -98,18 +99,18 @@ class Panel:
 
     @property
     def y(self) -> Floats:
-        """Where each region's rate is."""
+        """The y position of each region's rate."""
         return np.asarray(self.frame.y(self.regions["label_mean"]), float)
 
     def ticks(self) -> list[tuple[float, float, str, bool]]:
-        """Return where the axes' ticks are, their labels, and whether small screens leave them out."""
+        """Return positions and labels of the ticks, and whether small screens omit them."""
         values = self.frame.reach * np.arange(6) / 5
         x, y = _rounded(self.frame.x(values)), _rounded(self.frame.y(values))
         labels = [f"{value:g}" for value in values]
         return list(zip(x, y, labels, [i % 5 != 0 for i in range(6)], strict=True))
 
     def layers(self) -> Iterator[Layer]:
-        """Return the paths, those that matter last and so on top."""
+        """Return the paths; significant regions come last, so that they are on top."""
         low, high = self.frame.y(self.regions["low"]), self.frame.y(self.regions["high"])
         for code, state in enumerate(_STATES):
             here = np.flatnonzero(self.state == code)
@@ -121,11 +122,11 @@ class Panel:
                 here = np.flatnonzero((self.state == code) & (self.size == size))
                 if len(here):
                     points = (f"M{self.x[i]:.1f} {self.y[i]:.1f}h0" for i in here)
-                    least = _TOLD_APART if code else 0.0
+                    least = _SIGNIFICANT_RADIUS if code else 0.0
                     yield Layer(state, "points", Markup("".join(points)), 2 * max(radius, least))
 
     def curve(self) -> list[tuple[float, float]]:
-        """Return the places of the level sets, from left to right."""
+        """Return the positions of the level sets, from left to right."""
         score, rate = self.levels["score_mean"], self.levels["label_mean"]
         order = np.argsort(score, kind="stable")
         return list(
@@ -150,7 +151,7 @@ class Panel:
         return Markup("".join(parts))
 
     def size_legend(self) -> list[tuple[float, int]]:
-        """Return some radii, from the least to the most, with the rows that each stands for."""
+        """Return some radii in increasing order, with the number of rows that each represents."""
         legend = []
         for size in np.unique(self.size)[:: max(len(np.unique(self.size)) // 2, 1)]:
             here = self.regions["n"][self.size == size]
@@ -158,14 +159,14 @@ class Panel:
         return legend
 
     def counts(self) -> dict[str, int]:
-        """Return how many regions there are of each state."""
+        """Return the number of regions in each state."""
         return {state: int(np.sum(self.state == code)) for code, state in enumerate(_STATES)}
 
 
 def views(audit: Audit) -> list[tuple[str, Audit]]:
-    """Return the audit with halves of level sets, where rows were predicted, and with its own regions.
+    """Return the audit with halves of level sets, if there are predictions, and with its own regions.
 
-    The first is the view to begin with.
+    The first one is shown initially.
     """
     own = [("all", audit)]
     details = audit.details
@@ -177,7 +178,7 @@ def views(audit: Audit) -> list[tuple[str, Audit]]:
 
 
 def classes(audit: Audit) -> list[str | None]:
-    """Return the classes that can be chosen, in their order; None where there is one score."""
+    """Return the classes to choose from, in order; a single None if there is one score."""
     column = audit.level_sets.columns.get("class")
     if column is None:
         return [None]
@@ -191,21 +192,21 @@ def classes(audit: Audit) -> list[str | None]:
 
 
 def panels(shown: Sequence[tuple[str, Audit]], names: list[str | None]) -> list[Panel]:
-    """Return a diagram for each view and class, those of a view with the same axes."""
+    """Return a diagram for each view and class; those of one view share their axes."""
     most = MOST_REGIONS // len(names)
     return [panel(audit, view, name, most) for view, audit in shown for name in names]
 
 
 def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
-    """Lay out the costliest regions of one class, each level set's sorted by their rate."""
+    """Lay out the costliest regions of one class, sorted by rate within each level set."""
     frame = FRAME.reaching(reach_of(audit))
     levels, histogram = _of_class(audit.level_sets, name), histogram_within(audit, frame.reach, name)
     regions = placed(audit, name)
     costliest = np.argsort(-regions["cost"], kind="stable")[:most]
-    # from left to right, which is also the order of the arrow keys
+    # The regions go from left to right, in the order of the arrow keys.
     drawn = regions.take(np.sort(costliest))
     drawn = drawn.take(np.lexsort((drawn["label_mean"], drawn["level_set"])))
-    if "low" not in levels.columns:  # level sets of whole score vectors: from left to right by score
+    if "low" not in levels.columns:  # level sets of score vectors are ordered by mean score
         drawn = drawn.take(np.lexsort((drawn["label_mean"], _centre(drawn, levels))))
     differs = drawn["pvalue_adjusted"] <= 1 - audit.confidence_level
     state = np.where(differs, np.where(drawn["deviation"] > 0, 1, 2), 0)
@@ -231,7 +232,7 @@ def panel(audit: Audit, view: str, name: str | None, most: int) -> Panel:
 
 
 def placed(audit: Audit, name: str | None = None) -> Table:
-    """Return the regions of a class with their place in the audit's table."""
+    """Return the regions of a class with their position in the audit's table."""
     regions = audit.regions
     return _of_class(Table({**regions.columns, "place": np.arange(len(regions))}), name)
 
@@ -243,7 +244,7 @@ def _of_class(table: Table, name: str | None) -> Table:
 
 
 def _size_class(n: NDArray[Any]) -> NDArray[np.int64]:
-    """Return which of the sizes each number of rows has, in equal steps of its logarithm."""
+    """Return the size class of each number of rows, in equal steps of its logarithm."""
     log = np.log(np.maximum(n, 1).astype(float))
     low, high = log.min(initial=np.inf), log.max(initial=-np.inf)
     if not high > low:
@@ -253,7 +254,7 @@ def _size_class(n: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _fanned(regions: Table, levels: Table, reach: float) -> Floats:
-    """Return the regions' scores as drawn: spread over their level set, by rank of their rate."""
+    """Return the x positions of regions as scores: spread over their level set, ordered by rate."""
     level_set = regions["level_set"]
     _, first, place = np.unique(level_set, return_index=True, return_inverse=True)
     size = np.bincount(place, minlength=len(first))
@@ -275,7 +276,7 @@ def _centre(regions: Table, levels: Table) -> Floats:
 
 
 def _looked_up(regions: Table, levels: Table, column: str) -> Floats:
-    """Return a column of the level sets for each region; its own mean score where there is none."""
+    """Return a column of the level sets for each region; its mean score if the level set is absent."""
     known = dict(zip(levels["level_set"].tolist(), levels[column].tolist(), strict=True))
     own = zip(regions["level_set"].tolist(), regions["score_mean"].tolist(), strict=True)
     return np.array([known.get(level_set, score) for level_set, score in own], float)

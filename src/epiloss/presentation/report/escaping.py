@@ -1,4 +1,4 @@
-"""What comes from data stays text: cleaned, escaped, and never run or loaded from elsewhere."""
+"""Text from data is cleaned and escaped, and never run or loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from markupsafe import Markup
 from epiloss._saving import for_json
 
 _LONGEST = 600  # characters of one text
-_LONGEST_SENTENCE = 4_000  # which may hold several
+_LONGEST_SENTENCE = 4_000  # a sentence may contain several texts
 _THUMBNAIL = "data:image/jpeg;base64,"
-# that turn the direction of the text after them, and so can make it look like another
+# Characters that change the direction of text, and so can make it look like another text.
 _DIRECTION = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-# outside of strings JSON has none of these signs, and inside they mean the same when escaped
+# JSON has these characters only within strings, where the escaped form means the same.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def clean(text: Any, longest: int = _LONGEST) -> str:
-    r"""Return a text in one line, with no sign that steers a program, cut where it is long.
+    r"""Return text on one line, without control characters, truncated if it is long.
 
     Examples
     --------
@@ -33,12 +33,14 @@ def clean(text: Any, longest: int = _LONGEST) -> str:
     ('a[31m b', 'abc', 'abc…')
     """
     text = str(text)[: 4 * longest]
-    kept = "".join(" " if sign in "\t\n\r\u2028\u2029" else sign for sign in text if not _steers(sign))
+    kept = "".join(
+        " " if sign in "\t\n\r\u2028\u2029" else sign for sign in text if not _is_control(sign)
+    )
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 
 def json_block(value: Any) -> Markup:
-    r"""Return a value as JSON that can stand inside a script element; what is not finite is null.
+    r"""Return a value as JSON that is safe within a script element; non-finite numbers are null.
 
     Examples
     --------
@@ -50,12 +52,12 @@ def json_block(value: Any) -> Markup:
 
 
 def thumbnail(address: str | None) -> str | None:
-    """Return the address of an image if the image is inside the address itself."""
+    """Return the address of an image if it is a data URL."""
     return address if address is not None and address.startswith(_THUMBNAIL) else None
 
 
 def security_policy(*, script: str, style: str) -> str:
-    """Return the policy of a page: it runs this script, looks like this style, and loads nothing."""
+    """Return the content security policy of a page: this script and style, and nothing else."""
     return (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -64,13 +66,13 @@ def security_policy(*, script: str, style: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """Return the text of a file that comes with the package."""
+    """Return the text of a file of this package."""
     return resources.files("epiloss.presentation.report").joinpath(name).read_text("utf-8")
 
 
 @cache
 def environment() -> Environment:
-    """Return where templates are filled in: everything is cleaned and escaped, nothing is missing."""
+    """Return the template environment, which cleans and escapes all values and forbids missing ones."""
     return Environment(
         autoescape=True,
         loader=FunctionLoader(asset),
@@ -90,7 +92,7 @@ def _cleaned(value: Any) -> Any:
     )
 
 
-def _steers(sign: str) -> bool:
+def _is_control(sign: str) -> bool:
     if sign in "\t\n\r":
         return False
     return sign in _DIRECTION or unicodedata.category(sign) in ("Cc", "Cs")

@@ -1,4 +1,4 @@
-"""Bars with whiskers and the smooth calibration curve: numbers turned into places, to be drawn."""
+"""Positions of bars, whiskers and the smooth calibration curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from epiloss.presentation.axes import reach_to
 from epiloss.presentation.report.wording import LEDGER, grouping_title, interval, number
 from epiloss.table import Table
 
-_WIDE = 1000.0  # units of a bar's view box
+_WIDE = 1000.0  # width of the view box of a bar
 LOSSES = ("calibration_loss", "grouping_loss")
 
 
@@ -31,33 +31,37 @@ class Bar:
     low: float | None = None
     high: float | None = None
     zero: float = 0.0
-    mark: float | None = None  # a line across, of what matters
+    mark: float | None = None  # the threshold from which losses matter
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the ledger: its title, and for each audit the number, the interval and the bar."""
+    """A line of the ledger: its title, and for each audit the number, the interval and the bar.
+
+    ``below`` has, for each audit, a note to show below the number; it may be empty.
+    """
 
     title: str
     hint: str
     cells: list[tuple[str, str, Bar | None]]
+    below: tuple[str, ...] = ("", "")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The calibration curve and its band as paths in a square of 1 by 1, y downwards."""
+    """The calibration curve and its band as paths in a square, with y pointing downwards."""
 
     line: Markup
     band: Markup
-    half: str  # of the axes, and their ends
+    half: str  # tick labels in the middle and at the end of both axes
     end: str
 
 
 def ledger_lines(audit: Audit) -> list[Line]:
-    """Return the ledger; each part's bar begins where the one before it ends, so that they add up."""
+    """Return the lines of the ledger; the bar of each part begins where the previous one ends."""
     columns = [audit] if audit.recalibrated is None else [audit, audit.recalibrated]
     parts = [name for name, *_ in LEDGER if name != "score"]
-    # a whole that is infinite leaves the parts' bars without a scale
+    # The scale ignores infinite values, so that finite parts still have bars.
     scale = _Scale.of([getattr(one, name) for one in columns for name, *_ in LEDGER])
     starts = [_starts([getattr(one, name) for name in parts]) for one in columns]
     lines, spec = [], loss_spec(*(one.score.value for one in columns))
@@ -67,9 +71,11 @@ def ledger_lines(audit: Audit) -> list[Line]:
             estimate = getattr(one, name)
             bar = scale.bar(estimate, name, 0.0 if name == "score" else start[parts.index(name)])
             cells.append((number(estimate.value, spec), interval(estimate, spec), bar))
+        below = ("", "")
         if name == "grouping_loss":
             title = f"+ {grouping_title(audit)}"
-        lines.append(Line(title, hint, cells))
+            below = (_detectable(columns[0], spec), _detectable(columns[-1], spec))
+        lines.append(Line(title, hint, cells, below))
     if audit.irreducible_loss is not None:
         measured = audit.irreducible_loss
         cells = [(number(measured.value, spec), interval(measured, spec), None)]
@@ -77,12 +83,18 @@ def ledger_lines(audit: Audit) -> list[Line]:
     return lines
 
 
+def _detectable(audit: Audit, spec: str) -> str:
+    """Return the smallest detectable grouping loss in words, if it is known."""
+    loss = audit.smallest_detectable
+    return "" if loss is None else f"smallest detectable {number(loss, spec)}"
+
+
 def loss_bars(
     audits: Sequence[tuple[str, Audit]], matters: float | None = None
 ) -> list[tuple[str, list[tuple[str, str, str, Bar | None]]]]:
-    """Return, for each named audit, its calibration and grouping loss on a scale of their own.
+    """Return bars of the calibration and grouping loss of each named audit, on one scale.
 
-    Each bar comes with its title, number and interval; those after recalibration follow those before.
+    Each bar has a title, a number and an interval; losses after recalibration follow those before it.
     """
     every = [version for _, one in audits for version in _versions(one)]
     estimates = [getattr(one, loss) for _, one in every for loss in LOSSES]
@@ -102,7 +114,7 @@ def loss_bars(
 
 
 def difference_bars(differences: Sequence[Estimate], kinds: Sequence[str]) -> list[Bar | None]:
-    """Return a bar for each difference, all on one scale; ``kinds`` say how each is coloured."""
+    """Return a bar for each difference, all on one scale; ``kinds`` determine the colours."""
     scale = _Scale.of(differences)
     return [scale.bar(one, kind) for one, kind in zip(differences, kinds, strict=True)]
 
@@ -133,7 +145,7 @@ def _starts(parts: Sequence[Estimate]) -> list[float]:
 
 @dataclass(frozen=True)
 class _Scale:
-    """From a loss to a place in a bar's view box."""
+    """Maps losses to positions in the view box of a bar."""
 
     low: float
     high: float
@@ -141,7 +153,7 @@ class _Scale:
 
     @classmethod
     def of(cls, estimates: Iterable[Estimate], mark: float | None = None) -> _Scale:
-        """Return a scale that holds all values and whiskers that are finite, and 0."""
+        """Return a scale that contains 0 and all finite values and whiskers."""
         ends = [0.0] if mark is None else [0.0, mark]
         for estimate in estimates:
             ends += [
@@ -153,7 +165,7 @@ class _Scale:
         return cls(min(ends) - (margin if min(ends) < 0 else 0.0), max(ends) + margin, mark)
 
     def bar(self, estimate: Estimate, kind: str, start: float = 0.0) -> Bar | None:
-        """Return the bar of an estimate from ``start`` on; none if it is not finite."""
+        """Return the bar of an estimate that begins at ``start``; None if it is not finite."""
         if not math.isfinite(estimate.value):
             return None
         ends = sorted((self.at(start), self.at(start + estimate.value)))

@@ -1,4 +1,4 @@
-"""Segments and subgroups as rows of tables, each gap with a bar."""
+"""Tables of segments and subgroups, with a bar for each gap."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from epiloss.presentation.report.wording import number, pvalue
 from epiloss.segments.inside import LOSSES
 from epiloss.table import Table
 
-_MIDDLE, _REACH = 500.0, 470.0  # of a bar's view box
-_MOST = 20  # subgroups of a column
+_MIDDLE, _REACH = 500.0, 470.0  # the zero of a bar's view box, and the length of the longest bar
+_MOST = 20  # subgroups of a column that are listed
 
 
 @dataclass(frozen=True)
 class GapRow:
-    """One line of a table of gaps, in words."""
+    """One row of a table of gaps, as text."""
 
     name: str
     n: str
@@ -35,15 +35,15 @@ class GapRow:
     pvalue: str
     direction: str
     bar: Bar
-    inside: tuple[tuple[str, str], ...] = ()  # each loss inside the group, and its interval
+    inside: tuple[tuple[str, str], ...] = ()  # each loss within the group, and its interval
 
 
 @dataclass(frozen=True)
 class GapTable:
-    """A table of gaps; ``more`` are the lines that were left out.
+    """A table of gaps; ``more`` is the number of rows left out.
 
-    ``inside`` are the titles of the losses inside groups, where any is known, and ``between`` says what
-    the grouping loss between the groups is.
+    ``inside`` are the titles of the losses within groups, if any are known, and ``between`` is the
+    grouping loss between the groups.
     """
 
     title: str
@@ -60,7 +60,7 @@ def segment_table(audit: Audit) -> GapTable:
 
 
 def subgroup_tables(audit: Audit, intersections: Iterable[Sequence[str]] = ()) -> list[GapTable]:
-    """Return a table for each column of subgroups and each intersection, the surest gaps first."""
+    """Return a table for each column and each intersection, the most significant gaps first."""
     tables = []
     for column, table in audit.subgroup_gaps.items():
         one = audit.subgroups.get(column)
@@ -74,22 +74,22 @@ def subgroup_tables(audit: Audit, intersections: Iterable[Sequence[str]] = ()) -
 
 
 def _subgroup_table(title: str, table: Table, audit: Audit) -> GapTable:
-    surest = np.argsort(table["pvalue_adjusted"], kind="stable")
+    most_significant = np.argsort(table["pvalue_adjusted"], kind="stable")
     rows = [
         {**row, "name": str(row["subgroup"]), "pvalue": row["pvalue_adjusted"]}
-        for row in table.take(surest[:_MOST]).rows()
+        for row in table.take(most_significant[:_MOST]).rows()
     ]
     inside = [loss for loss in LOSSES if any(math.isfinite(row[loss]) for row in rows)]
-    told = [
+    with_losses = [
         replace(one, inside=tuple(_inside(row, loss, audit) for loss in inside))
         for one, row in zip(_gap_rows(rows, audit.confidence_level), rows, strict=True)
     ]
     titles = tuple(loss.replace("_", " ") for loss in inside)
-    return GapTable(title, told, max(len(table) - _MOST, 0), titles)
+    return GapTable(title, with_losses, max(len(table) - _MOST, 0), titles)
 
 
 def _inside(row: Mapping[str, Any], loss: str, audit: Audit) -> tuple[str, str]:
-    """Return a loss inside a group and its interval; nothing where there are too few rows."""
+    """Return a loss within a group and its interval; empty strings if there are too few rows."""
     spec = loss_spec(audit.score.value)
     value, low, high = (number(float(row[f"{loss}{end}"]), spec) for end in ("", "_low", "_high"))
     return value, f"[{low}, {high}]" if low and high else ""
@@ -106,9 +106,10 @@ def _gap_row(row: Mapping[str, Any], scale: float, level: float) -> GapRow:
     start, end, least, most = (
         round(_MIDDLE + scale * one, 1) for one in (min(gap, 0), max(gap, 0), low, high)
     )
-    is_sure = float(row["pvalue"]) <= 1 - level
-    direction = "within noise" if not is_sure else "under-predicted" if gap > 0 else "over-predicted"
-    kind = {"within noise": "within", "under-predicted": "under", "over-predicted": "over"}[direction]
+    kind = "under" if gap > 0 else "over"
+    direction = f"{kind}-predicted"
+    if float(row["pvalue"]) > 1 - level:
+        kind, direction = "within", "within noise"
     spec = rate_spec(*(float(row[name]) for name in ("score_mean", "rate", "expected")))
     return GapRow(
         name=str(row["name"]),

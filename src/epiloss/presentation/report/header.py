@@ -1,4 +1,4 @@
-"""The head of a page: its title, what was audited, and how to repeat it."""
+"""The header of a page: its title, facts about the model and data, and the command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from epiloss.errors import OptionError
 
 
 class About(TypedDict, total=False):
-    """What the caller of a page says about it; each part may be left out."""
+    """The optional keywords of ``to_html``."""
 
     title: str | None
     model: str | None
@@ -21,7 +21,7 @@ class About(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Header:
-    """The title of a page, facts in the order in which they are shown, and the command that was run."""
+    """The title of a page, its facts in the order shown, and the command that was run."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -29,9 +29,9 @@ class Header:
 
 
 def header_of(about: About, *, title: str, rows: str) -> Header:
-    """Return the head of a page with this ``title``, unless another one is given.
+    """Return the header of a page; ``title`` is the default title.
 
-    The date is that of today unless one is given; an empty one is left out.
+    The default date is today; an empty date is omitted.
 
     Examples
     --------
@@ -42,9 +42,9 @@ def header_of(about: About, *, title: str, rows: str) -> Header:
     for name, value in about.items():
         if name not in About.__annotations__:
             known = ", ".join(About.__annotations__)
-            raise OptionError(f"a page has no option {name!r}. Its options are {known}.")
+            raise OptionError(f"to_html has no option {name!r}. Its options are {known}.")
         if value is not None and not isinstance(value, str | datetime.date):
-            raise OptionError(f"{name} must be a text, got {value!r}. Pass {name}='...'.")
+            raise OptionError(f"{name} must be a string, got {value!r}. Pass {name}='...'.")
     date = about.get("date")
     shown = datetime.date.today().isoformat() if date is None else str(date)
     facts = (
@@ -53,5 +53,5 @@ def header_of(about: About, *, title: str, rows: str) -> Header:
         ("Rows", rows),
         ("Date", shown),
     )
-    told = tuple((name, value) for name, value in facts if value)
-    return Header(about.get("title") or title, told, about.get("command"))
+    given = tuple((name, value) for name, value in facts if value)
+    return Header(about.get("title") or title, given, about.get("command"))

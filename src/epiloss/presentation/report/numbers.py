@@ -1,4 +1,4 @@
-"""Familiar numbers as rows of a table: accuracy, AUC, calibration errors, beside what chance makes."""
+"""Standard metrics as a table: accuracy, AUC and calibration errors, with their noise floors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One number in words; ``is_chance`` says that a calibrated model could have it."""
+    """One metric as text; ``is_chance`` says whether a calibrated model could show this value."""
 
     title: str
     value: str
@@ -25,7 +25,7 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class MetricTable:
-    """The numbers, of which probability they are, and what was left out and why."""
+    """The metrics, the probability that they evaluate, and notes on what was left out."""
 
     subject: str
     rows: list[MetricRow]
@@ -33,12 +33,12 @@ class MetricTable:
 
     @property
     def has_floors(self) -> bool:
-        """Whether any number is compared with chance."""
+        """Whether any metric has a noise floor."""
         return any(row.floor for row in self.rows)
 
 
 def metric_table(audit: Audit) -> MetricTable | None:
-    """Return the metrics of an audit; None where its rows were not kept."""
+    """Return the metrics of an audit; None if its rows were not kept."""
     found = audit.metrics
     if not len(found):
         return None
@@ -59,7 +59,7 @@ def _row(one: Metric) -> MetricRow:
 
 
 def spec_of(value: float) -> str:
-    """Return the format of a number in at most four digits, and four places behind the point.
+    """Return a format with at most four digits, and at most four decimals.
 
     Examples
     --------

@@ -1,14 +1,14 @@
-// The rest of the page: the chosen region, the switches, sortable tables, and the theme.
+// The rest of the page: the selected region, the switches, sortable tables and the theme.
 
 const selection = document.getElementById("selection");
 const figures = [...document.querySelectorAll("figure.panel")];
-const diagrams = figures.map((figure) => new Diagram(figure, data.panels[Number(figure.dataset.panel)], told));
+const diagrams = figures.map((figure) => new Diagram(figure, data.panels[Number(figure.dataset.panel)], showSelection));
 const state = {
   view: data.panels.length ? data.panels[0].view : null,
   class: data.panels.length ? data.panels[0].class : null,
 };
 
-function told(panel, i) {
+function showSelection(panel, i) {
   const facts = new Facts();
   facts.fill(panel, i);
   selection.replaceChildren(element("strong", "", ruleOf(panel, i)), facts.list, rowsOf(panel.rows[i]));
@@ -19,13 +19,13 @@ function told(panel, i) {
 
 function rowsOf(rows) {
   if (rows === null) {
-    const text = "Rows are kept for the regions that cost most, and not for audits rebuilt without their data.";
+    const text = "Rows are available only for the costliest regions, and not for audits that were read from JSON.";
     return element("p", "note", text);
   }
   const [numbers, scores, outcomes] = rows;
   const withImages = numbers.some((row) => row in data.images);
   const table = element("table", "rows");
-  table.append(element("caption", "", "Typical rows, those nearest to the region's centre first"));
+  table.append(element("caption", "", "Typical rows, nearest to the centre of the region first"));
   const head = element("tr");
   const titles = [...(withImages ? ["image"] : []), "row", "score", "outcome"];
   for (const title of [...titles, ...(data.columns.length ? ["shown"] : [])]) {
@@ -128,7 +128,7 @@ function sortBy(table, column, direction) {
   const isText = table.tHead.rows[0].cells[column].classList.contains("text");
   const compare = isText
     ? (a, b) => value(a).localeCompare(value(b), "en")
-    : (a, b) => Number(value(a)) - Number(value(b)) || 0; // two that are infinite are equal
+    : (a, b) => Number(value(a)) - Number(value(b)) || 0; // the difference of two infinite values is NaN
   const rows = [...table.tBodies[0].rows].sort((a, b) => direction * compare(a, b));
   table.tBodies[0].append(...rows);
 }
@@ -159,7 +159,7 @@ theme.addEventListener("click", () => {
   nameTheme();
 });
 
-// on paper nothing can be opened
+// Folded sections cannot be opened in print.
 addEventListener("beforeprint", () => {
   for (const one of document.querySelectorAll("details")) one.open = true;
 });

@@ -1,4 +1,4 @@
-"""Pages: what is told of a result, in order, filled into templates."""
+"""Pages of audits and comparisons, and the notebook card: values for the templates."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from epiloss.presentation.report.payload import payload
 from epiloss.table import Table
 
 _SIDES = {
-    "over": "Over-predicted: lower rates than other rows with such scores",
-    "under": "Under-predicted: higher rates than other rows with such scores",
+    "over": "Over-predicted: lower rates than all rows with equal scores",
+    "under": "Under-predicted: higher rates than all rows with equal scores",
 }
-_WORST = 10  # regions in a table
+_WORST = 10  # regions per table
 _MOST_CURVES = 10  # classes for which a smooth curve is fitted
 
 
 def audit_page(
     audit: Audit, *, intersections: Iterable[Sequence[str]] = (), **about: Unpack[About]
 ) -> str:
-    """Return the audit as one HTML file, the same bytes for the same audit on the same day.
+    """Return the audit as an HTML page: the same bytes for the same audit on the same day.
 
-    ``intersections`` are columns of subgroups whose combinations are listed, too.
+    ``intersections`` are columns of subgroups whose combinations are also listed.
 
     Examples
     --------
@@ -77,10 +77,10 @@ def audit_page(
 
 
 def comparison_page(comparison: Comparison, **about: Unpack[About]) -> str:
-    """Return a comparison of models as one HTML file."""
+    """Return a comparison of models as an HTML page."""
     audits = {name: named_regions(one) for name, one in comparison.audits.items()}
     first = next(iter(audits.values()))
-    title = "Which model is nearer to the truth, and why"
+    title = "Which model is closer to the truth, and why"
     return filled_page(
         "comparison.html",
         header_of(about, title=title, rows=f"{first.n_samples:,}"),
@@ -98,7 +98,7 @@ def comparison_page(comparison: Comparison, **about: Unpack[About]) -> str:
 
 
 def audit_card(audit: Audit) -> str:
-    """Return the audit as a small piece of HTML for notebooks, with no script."""
+    """Return the audit as a small HTML fragment for notebooks, without a script."""
     audit = named_regions(audit)
     names = diagram.classes(audit)
     view, shown = diagram.views(audit)[0]
@@ -135,7 +135,7 @@ def filled_page(template: str, header: Header, **parts: Any) -> str:
 
 
 def method_parts(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
-    """Return how an audit was done, for the end of a page."""
+    """Return the options, notes and call of an audit, for the end of a page."""
     return {
         "options": wording.options_shown(audit.options),
         "notes": wording.notes(audit),
@@ -145,7 +145,7 @@ def method_parts(audit: Audit, baseline: str | None = None) -> dict[str, Any]:
 
 
 def named_regions(audit: Audit) -> Audit:
-    """Return the audit with a name for every region, also where it was rebuilt without its rows."""
+    """Return the audit with a description of every region, even if it was read without its rows."""
     columns = audit.regions.columns
     if wording.is_blind(audit):
         rules = [f"scores {row['level_text']}" for row in _rows(audit, audit.regions)]
@@ -157,7 +157,7 @@ def named_regions(audit: Audit) -> Audit:
 
 
 def _worst(audit: Audit, side: str, names: list[str | None]) -> dict[str, Any]:
-    """Return the costliest regions on one side, for each class, that cost more than their noise."""
+    """Return the costliest regions on one side for each class, if their cost is above 0."""
     rows = []
     for number, name in enumerate(names):
         of_class = replace(audit, regions=diagram.placed(audit, name))
@@ -171,7 +171,7 @@ def _worst(audit: Audit, side: str, names: list[str | None]) -> dict[str, Any]:
 
 
 def _rows(audit: Audit, table: Table) -> list[dict[str, Any]]:
-    """Return regions as rows, with their level set in words."""
+    """Return regions as dictionaries, with the range of their level set."""
     ranges = _ranges(audit.level_sets)
     rows = []
     for i in range(len(table)):
@@ -197,7 +197,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _curves(audit: Audit, names: list[str | None]) -> list[Curve]:
-    """Return the smooth calibration curves: none where a level set is a whole vector of scores."""
+    """Return the smooth calibration curves; none for the joint task, which has no single score."""
     if audit.details is None or audit.task == "joint" or len(names) > _MOST_CURVES:
         return []
     return [smooth_curve(audit.details.calibration_curve(name)) for name in names]

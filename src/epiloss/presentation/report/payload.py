@@ -1,4 +1,4 @@
-"""What the script of a page knows: the regions of each diagram, and typical rows of each region."""
+"""The data of a page's script: the regions of each diagram, and typical rows of each region."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from epiloss.auditing.views import HALVES
 from epiloss.presentation.report.diagram import FRAME, Panel
 from epiloss.presentation.report.escaping import clean, thumbnail
 
-N_ROWS = 8  # of a region
-_AND = " and "  # between the conditions of a rule
-_MOST_TEXT = 400_000  # characters of rows that are shown
+N_ROWS = 8  # typical rows per region
+_AND = " and "  # joins the conditions of a description
+_MOST_TEXT = 400_000  # characters of displayed rows
 _MOST_IMAGES = 400
-_MOST_WORK = 1_000_000_000  # regions times rows to look through
+_MOST_WORK = 1_000_000_000  # regions times rows that are searched for typical rows
 _LONGEST_CONDITION = 160
 
 
 def payload(panels: Sequence[Panel]) -> dict[str, Any]:
-    """Return the regions in the order in which they are drawn, and the rows of the costliest."""
+    """Return the regions in drawing order, and typical rows of the costliest."""
     words = _Words()
     rows = _Rows()
     found = _rows_of_regions(panels, rows)
@@ -70,13 +70,13 @@ _COLUMNS = {
 
 @dataclass
 class _Words:
-    """Conditions by number: thousands of rules are made of the same few hundred."""
+    """Conditions by number: thousands of descriptions consist of the same few hundred conditions."""
 
     known: list[str] = field(default_factory=list)
     _places: dict[str, int] = field(default_factory=dict)
 
     def coded(self, rule: Any) -> list[int]:
-        """Return the numbers of a rule's conditions."""
+        """Return the numbers of the conditions of a description."""
         return [self._code(clean(part, _LONGEST_CONDITION)) for part in str(rule).split(_AND)]
 
     def _code(self, part: str) -> int:
@@ -88,7 +88,7 @@ class _Words:
 
 @dataclass
 class _Rows:
-    """What is shown of rows, each once, until there is enough of it."""
+    """The displayed texts and images of rows, each stored once, up to a limit."""
 
     columns: list[str] = field(default_factory=list)
     texts: dict[str, list[str]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class _Rows:
     _n_characters: int = 0
 
     def add(self, display: Any, row: int) -> bool:
-        """Take up a row, and tell whether there was room for it."""
+        """Store a row, and return whether there was room for it."""
         key = str(row)
         if display is None or key in self.texts or key in self.images:
             return True
@@ -114,15 +114,15 @@ class _Rows:
 
 
 def _rows_of_regions(panels: Sequence[Panel], rows: _Rows) -> list[list[Any]]:
-    """Return for each region of each panel its typical rows, the costliest regions' first.
+    """Return the typical rows of each region of each panel; None for regions beyond the limit.
 
-    A region for which there is no room has None.
+    The costliest regions are processed first.
     """
     found: list[list[Any]] = [[None] * panel.n for panel in panels]
     for number, at in _costliest_first(panels):
         panel = panels[number]
         details = panel.audit.details
-        assert details is not None  # regions without details are not listed
+        assert details is not None  # _costliest_first lists only regions with details
         place = int(panel.regions["place"][at])
         typical = details.typical_rows(place, N_ROWS)
         if not all(rows.add(details.display, int(row)) for row in typical):
@@ -134,7 +134,7 @@ def _rows_of_regions(panels: Sequence[Panel], rows: _Rows) -> list[list[Any]]:
 
 
 def _costliest_first(panels: Sequence[Panel]) -> Iterable[tuple[int, int]]:
-    """Return panel and place of the regions whose rows are looked up, by cost; as many as is quick."""
+    """Return panel and position of the regions whose rows are searched for, the costliest first."""
     cells = [
         (view_rank, -float(cost), number, at)
         for number, panel in enumerate(panels)

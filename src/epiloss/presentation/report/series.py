@@ -1,4 +1,4 @@
-"""Lines over time or over thresholds, as SVG: numbers turned into places."""
+"""Lines over time or thresholds as SVG paths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class Line:
-    """One line: what it is, its look, and its path."""
+    """One line: its name, its CSS class, and its path."""
 
     name: str
     kind: str
@@ -26,13 +26,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines in one frame, with ticks as places and texts."""
+    """Lines in one frame, with the positions and labels of the ticks."""
 
     title: str
     lines: list[Line]
     x_ticks: list[tuple[float, str]]
     y_ticks: list[tuple[float, str]]
-    limits: list[tuple[float, str]]  # lines across, and what they mean
+    limits: list[tuple[float, str]]  # horizontal lines and their labels
     left: float = LEFT
     right: float = WIDTH - 8
     top: float = TOP
@@ -49,7 +49,7 @@ def chart(
     *,
     from_zero: bool = False,
 ) -> Chart:
-    """Return lines by (name, look) over names of periods, or over numbers.
+    """Return lines by (name, CSS class) over names of periods, or over numbers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pages with lines: a model over time, and costs over thresholds."""
+"""Pages with line charts: a model over time, and costs over thresholds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epiloss.presentation.report.pages import filled_page
 from epiloss.presentation.report.series import chart
 from epiloss.presentation.smoothing import MANY, WINDOW, running_mean
 
-_SHOWN = 10  # groups of each kind
+_SHOWN = 10  # groups of each kind that are listed
 _TITLES = {
     LOSSES: ("Groups whose rates differ from the predictions", "rate", "expected"),
     POPULATION: ("Groups whose share of the rows changed", "share", "before"),
@@ -33,7 +33,7 @@ _COSTS = {
 
 
 def tracking_page(tracking: Tracking, **about: Unpack[About]) -> str:
-    """Return a model over time as one HTML file."""
+    """Return a model over time as an HTML page."""
     periods = tracking.periods
     names = [str(one) for one in periods["period"]]
     many = len(names) > MANY
@@ -53,12 +53,12 @@ def tracking_page(tracking: Tracking, **about: Unpack[About]) -> str:
     n = f"{tracking.n_reference:,} reference, {tracking.n_current:,} in {len(names):,} batches"
     return filled_page(
         "tracking.html",
-        header_of(about, title="Did the model change over time?", rows=n),
+        header_of(about, title="Has the model changed over time?", rows=n),
         headline=f"{tracking.task} task, {wording.RULES.get(tracking.rule, tracking.rule)}, batches "
         f"{printable(names[0])} to {printable(names[-1])}",
         tracking=tracking,
         scores=chart("Score of each batch", names, scores, {"reference": tracking.reference["score"]}),
-        evidence=chart("Evidence of a change, as powers of ten", names, evidence, limits),
+        evidence=chart("Evidence for a change, in powers of ten", names, evidence, limits),
         parts=_score_parts(tracking),
         tables=[_table(tracking, kind) for kind in _TITLES],
         level=percent(tracking.confidence_level),
@@ -119,24 +119,24 @@ def _call(tracking: Tracking) -> list[str]:
 
 
 def regret_page(regret: Regret, **about: Unpack[About]) -> str:
-    """Return what decisions cost as one HTML file."""
+    """Return the cost of decisions as an HTML page."""
     curve = regret.curve
     after = curve["cost"] - curve["calibration"]
     lines = {
-        ("by the scores", "curve"): curve["cost"],
-        ("by recalibrated scores", "under"): after,
-        ("by repaired scores", "over"): curve["remaining"],
+        ("scores as given", "curve"): curve["cost"],
+        ("recalibrated scores", "under"): after,
+        ("repaired scores", "over"): curve["remaining"],
     }
     spec = loss_spec(abs(regret.cost.value))
     return filled_page(
         "regret.html",
-        header_of(about, title="What decisions by these scores cost", rows=""),
+        header_of(about, title="The cost of decisions based on these scores", rows=""),
         headline=f"Acting on scores of {regret.threshold:.3g} or more: a false positive costs "
         f"{regret.cost_fp:g}, a false negative {regret.cost_fn:g}. Costs are per row.",
-        told=_told(regret, spec),
+        summary=_summary(regret, spec),
         rows=[(title, *_number(getattr(regret, name), spec)) for name, title in _COSTS.items()],
         costs=chart(
-            "Cost of decisions over thresholds",
+            "Cost of decisions at each threshold",
             curve["threshold"],
             lines,
             from_zero=True,
@@ -149,17 +149,17 @@ def regret_page(regret: Regret, **about: Unpack[About]) -> str:
     )
 
 
-def _told(regret: Regret, spec: str) -> str:
-    """Say what would save something beyond noise."""
+def _summary(regret: Regret, spec: str) -> str:
+    """Say which savings are significant."""
     said: list[str] = []
-    for name, what in (("calibration", "Recalibration"), ("grouping", "A repair by the features")):
+    for name, what in (("calibration", "Recalibration"), ("grouping", "A repair with the features")):
         one = getattr(regret, name)
         if one.low is not None and one.low > 0:
-            beyond = " beyond that" if name == "grouping" and said else ""
+            beyond = " on top of that" if name == "grouping" and said else ""
             part = f" ({one.value / regret.cost.value:.0%} of the cost)" if regret.cost.value > 0 else ""
             said.append(f"{what} would save {one.value:{spec}} per row{beyond}{part}.")
         else:
-            said.append(f"No saving beyond noise was found for {what[0].lower()}{what[1:]}.")
+            said.append(f"No significant saving was found for {what[0].lower()}{what[1:]}.")
     return " ".join(said)
 
 

@@ -1,4 +1,4 @@
-"""How a report says things: numbers, the ledger's lines, the method, and the call that repeats it."""
+"""The words and numbers of reports: the ledger, terms, recalibration, options, and the Python call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from epiloss.auditing.judgement import (
     SMALL,
     UNCLEAR,
 )
-from epiloss.auditing.ledger import regions_by
+from epiloss.auditing.ledger import DETECTABLE_TITLE, lower_limit_title, regions_by
 from epiloss.auditing.result import Audit
 from epiloss.calibration.recalibrators import RECALIBRATORS
 from epiloss.estimate import Estimate, percent
@@ -30,20 +30,20 @@ from epiloss.partition import Tree
 
 BADGES = {
     FINE: ("✓", "Fine"),
-    SMALL: ("✓", "Present but small"),
+    SMALL: ("✓", "Small loss"),
     BORDERLINE: ("~", "Borderline"),
     RECALIBRATE: ("↻", "Recalibrate"),
     REPAIR: ("!", "Repair or retrain"),
     BOTH: ("!", "Recalibrate and repair"),
-    UNCLEAR: ("?", "Not clear"),
+    UNCLEAR: ("?", "Unclear"),
     LEAK: ("!", "Check for a leak"),
 }
 RULES = {"brier": "Brier score", "log": "log-loss"}
 LEDGER = (
     ("score", "score", "mean loss of the probabilities; lower is better"),
-    ("calibration_loss", "= calibration loss", "what a better map of the score alone can remove"),
-    ("grouping_loss", "+ grouping loss", "what stays wrong among rows of equal score"),
-    ("remainder", "+ remainder", "noise that no model can remove, and grouping loss that was not seen"),
+    ("calibration_loss", "= calibration loss", "what recalibration can remove"),
+    ("grouping_loss", "+ grouping loss", "what remains wrong among rows with equal scores"),
+    ("remainder", "+ remainder", "noise that no model can remove, and undetected grouping loss"),
 )
 _CURVES = {
     "LocalLinear": "local-linear",
@@ -52,7 +52,7 @@ _CURVES = {
     "Nearest": "nearest",
 }
 _LEARNED = RegionSource.LEARNED
-_NAMELESS = "__index_level_"  # how the names of such columns begin
+_NAMELESS = "__index_level_"  # prefix of the column that holds an index without a name
 _RATES = ("score_mean", "label_mean", "expected")  # of a region
 _SAME_AS_GIVEN = ("strategy", "split", "repeats", "method", "adjust", "confidence_level", "tolerance")
 _SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": tuple(RECALIBRATORS)}
@@ -78,12 +78,12 @@ def interval(estimate: Estimate, spec: str = "z.5f") -> str:
 
 
 def rate(value: float | None, row: Mapping[str, Any]) -> str:
-    """Return a rate of a region, in the digits that its score and rates need."""
+    """Return a rate of a region with the number of digits that its score and rates need."""
     return number(value, rate_spec(*(float(row[name]) for name in _RATES)))
 
 
 def share(value: float) -> str:
-    """Return a share in per cent.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def share(value: float) -> str:
 
 
 def pvalue(value: float | None) -> str:
-    """Return a p-value in two digits.
+    """Return a p-value with two significant digits.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def pvalue(value: float | None) -> str:
 
 
 def sort_value(value: float) -> str:
-    """Return a number as a script reads it, to sort by; one that is missing is the least.
+    """Return a number as text that JavaScript can sort by; missing values come first.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def sort_value(value: float) -> str:
 
 
 def headline(audit: Audit, *, regions: bool = True) -> str:
-    """Return what was audited in one line."""
+    """Return a one-line summary of the audited data."""
     rule = RULES.get(audit.rule, f"rule {audit.rule}")
     text = f"{audit.task} task, {rule}, {audit.n_samples:,} rows"
     if not regions:
@@ -132,17 +132,17 @@ def headline(audit: Audit, *, regions: bool = True) -> str:
 
 
 def is_blind(audit: Audit) -> bool:
-    """Tell whether there was nothing, neither features nor subgroups, to look for regions in."""
+    """Return whether the audit had neither features nor subgroups."""
     return audit.region_source is RegionSource.NONE
 
 
 def grouping_title(audit: Audit) -> str:
-    """Return the name of the grouping loss, which repeated labels measure and others bound."""
+    """Return the title of the grouping loss, which says so if it is a lower bound."""
     return "grouping loss, at least" if audit.is_bound else "grouping loss"
 
 
 def notes(audit: Audit) -> list[str]:
-    """Return what to be aware of; that an index without a name is no feature goes without saying."""
+    """Return the remarks, without that on an unnamed index, which is obviously not a feature."""
     found: list[str] = [text for text in audit.remarks if _NAMELESS not in text]
     if audit.recalibrated is not None:
         new = [text for text in audit.recalibrated.remarks if text not in audit.remarks]
@@ -151,15 +151,15 @@ def notes(audit: Audit) -> list[str]:
 
 
 def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
-    """Return how the grouping loss was bounded: a title, a number, its interval, its p-value."""
+    """Return the terms of the grouping loss: title, number, interval and p-value of each."""
     lines, spec = [], loss_spec(audit.score.value)
     bounds = (
         ("cross-fitted, without bins", audit.crossfit_bound),
         ("explained by the regions", audit.partition_bound),
     )
     if audit.twin_estimate is not None and audit.at_least is not None:
-        sure = f"at least, {percent(audit.confidence_level)} sure"
-        lines.append((sure, number(audit.at_least, spec), "", pvalue(audit.twin_estimate.pvalue)))
+        shown = number(audit.at_least, spec), "", pvalue(audit.twin_estimate.pvalue)
+        lines.append((lower_limit_title(audit), *shown))
     for title, bound in bounds:
         if bound is not None:
             shown = number(bound.value, spec), interval(bound, spec), pvalue(bound.pvalue)
@@ -168,13 +168,14 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
         ("= plugin", audit.plugin),
         ("- bias of small regions", audit.bias),
         ("- induced by binning", audit.induced),
-        ("at most", audit.bounds.grouping_loss_high),
+        ("upper limit", audit.bounds.grouping_loss_high),
+        (DETECTABLE_TITLE, audit.smallest_detectable),
     )
-    return lines + [(title, number(value, spec), "", "") for title, value in plain]
+    return lines + [(title, number(value, spec), "", "") for title, value in plain if value is not None]
 
 
 def recalibration(audit: Audit) -> list[str]:
-    """Say what recalibration would and would not fix, in a few sentences."""
+    """Say in a few sentences what recalibration can and cannot fix."""
     unit = RULES.get(audit.rule, "score")
     bound = audit.is_bound
     grouping = "The grouping loss, which cannot be estimated without features or subgroups, "
@@ -182,11 +183,11 @@ def recalibration(audit: Audit) -> list[str]:
         grouping = f"The grouping loss, here {_amount(audit.grouping_loss, audit, bound=bound)}, "
     removed = _amount(audit.calibration_loss, audit)
     texts = [
-        "Recalibration replaces each score by the rate at which the outcome occurs at that score. It "
-        f"can remove the calibration loss, here {removed}, and nothing else.",
-        f"{grouping}stays: rows of equal score get equal new scores, so whatever distinguishes them is "
-        "still ignored. To reduce it, correct the scores by region, or use better features or another "
-        "model.",
+        "Recalibration replaces each score by the rate of the outcome at that score. It can remove the "
+        f"calibration loss, here {removed}, and nothing else.",
+        f"{grouping}remains: rows with equal scores get equal new scores, so the differences between "
+        "them are still ignored. To reduce it, repair the scores with the features, or use better "
+        "features or another model.",
     ]
     again = audit.recalibrated
     if again is not None:
@@ -196,18 +197,18 @@ def recalibration(audit: Audit) -> list[str]:
         if math.isfinite(change):
             better = "better" if change < 0 else "worse"
             texts.append(
-                f"Measured with {way} recalibration, learned on other rows: the {unit} went from "
+                f"With {way} recalibration, fitted on other rows, the {unit} changed from "
                 f"{number(audit.score.value, spec)} to {number(again.score.value, spec)}, "
-                f"{number(abs(change), spec)} {better}. After it, what the regions find is relative to "
-                "the new level sets, so the two lower bounds need not be equal."
+                f"{number(abs(change), spec)} {better}. Recalibration also changes the level sets, so "
+                "the estimates of the grouping loss before and after it need not be equal."
             )
     return texts
 
 
 def call(audit: Audit, baseline: str | None = None) -> list[str]:
-    """Return the lines of the Python call that repeats the audit; ``...`` stands for your objects.
+    """Return the lines of the Python call that reproduces the audit; ``...`` stands for objects.
 
-    With a baseline it is the call that compares models with it.
+    With a baseline, it is the call that compares models with it.
     """
     function, first = ("audit", "y_true, y_prob") if baseline is None else ("compare", "y_true, models")
     arguments = _data_arguments(audit)
@@ -220,7 +221,7 @@ def call(audit: Audit, baseline: str | None = None) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that the numbers depend on."""
+    """Return the versions of the packages that the numbers depend on."""
     import sklearn
 
     from epiloss import __version__
@@ -234,7 +235,7 @@ def versions() -> dict[str, str]:
 
 
 def options_shown(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options in words, the seed last; classes only where they are few."""
+    """Return the options as text, the seed last; of many classes, only the first ones."""
     shown = {
         name.replace("_", " "): _option(value)
         for name, value in options.items()
@@ -260,14 +261,14 @@ def _option(value: Any) -> str:
 def _amount(loss: Estimate, audit: Audit, *, bound: bool = False) -> str:
     shown = number(loss.value, loss_spec(audit.score.value))
     if not loss.value > 0:
-        return f"none that could be measured ({shown})"
+        return f"not detectable ({shown})"
     text = f"{'at least ' if bound else ''}{shown}"
     share = loss.value / audit.score.value if audit.score.value > 0 else math.nan
     return f"{text} ({share:.1%} of the score)" if math.isfinite(share) else text
 
 
 def _data_arguments(audit: Audit) -> list[str]:
-    """Return the arguments that stand for columns of the user's data."""
+    """Return the arguments for the user's data."""
     if audit.details is None:
         return ["X"] if audit.region_source is RegionSource.LEARNED else []
     problem = audit.details.problem
@@ -285,7 +286,7 @@ def _data_arguments(audit: Audit) -> list[str]:
 
 
 def _option_arguments(audit: Audit) -> list[str]:
-    """Return the options that are not what they are by default, with the task and the seed."""
+    """Return the task, the seed, and the options that differ from their defaults."""
     default, options = DEFAULTS, audit.options
     arguments = [f"task={audit.task!r}"]
     if audit.rule != "brier":
