@@ -20,7 +20,7 @@ import epiloss
 from epiloss.simulate import Sigmoid
 from epiloss.sources.files import FilePart
 from epiloss.streaming.engines import local
-from epiloss.streaming.engines.base import finished
+from epiloss.streaming.engines.base import run_task
 
 N = 30_000
 SMALL = "18MB"  # memory for a sample of about 12,000 of these rows
@@ -80,7 +80,7 @@ def stopped_by(error: type[BaseException]) -> Iterator[None]:
         if work.name == "tally" and n_done == 2:
             raise error
         n_done += work.name == "tally"
-        return finished(work, part, offset)
+        return run_task(work, part, offset)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "finished", some)

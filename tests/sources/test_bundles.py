@@ -73,7 +73,7 @@ def test_few_files_and_large_ones_are_read_one_by_one(
     given = write_files(tmp_path)
     few = Source(given.schema, given.parts[:127])
     assert bundled(few) is few
-    monkeypatch.setattr(bundles, "_MOST_BYTES", 100)
+    monkeypatch.setattr(bundles, "_MAX_BYTES", 100)
     assert bundled(given).parts == list(given.parts)
 
 

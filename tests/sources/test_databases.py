@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import hashlib
 import os
 import pickle
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,7 +25,7 @@ from pyarrow import csv
 import epiloss
 from epiloss.sources import databases
 from epiloss.sources.databases import Query, open_query
-from interrupts import restore_ctrl_c
+from interrupts import heard_ctrl_c, restore_ctrl_c
 
 N = 600
 _g = np.random.default_rng(0)
@@ -447,6 +449,24 @@ def test_ctrl_c_stops_a_query_without_end(endless: subprocess.Popen[str]) -> Non
     _, said = endless.communicate(timeout=30)
     assert endless.returncode == 130
     assert said.strip() == "stopped."
+
+
+def test_ctrl_c_before_a_duckdb_query_starts_is_not_lost() -> None:
+    """DuckDB forgets an interrupt that comes before the query runs, so that it must be repeated."""
+    interrupts: list[None] = []
+    stopped = threading.Event()
+
+    class Opened:
+        def interrupt(self) -> None:
+            interrupts.append(None)
+            if len(interrupts) == 3:
+                stopped.set()
+
+    with heard_ctrl_c():
+        threading.Timer(0.2, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            databases._interruptible(Opened(), lambda: stopped.wait(60))
+    assert len(interrupts) == 3
 
 
 def test_killed_in_a_query_it_leaves_the_database_as_it_was(

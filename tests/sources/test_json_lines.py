@@ -172,7 +172,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "no object": (lines(ROWS) + b"[1, 2]\n", "line 601 of .* must be a JSON object"),
     "a number": (b'[{"y": 1}, 3]', "record 2 of .* must be a JSON object, got 3"),
     "half a list": (json.dumps(ROWS).encode()[:-9], "record 600 of .* is not valid JSON"),
-    "matrices": (b"[[1, 2], [3, 4]]", "JSON without names of columns"),
+    "matrices": (b"[[1, 2], [3, 4]]", "JSON without column names"),
     "twice": (b'{"y": 1, "p": 0.5, "p": 0.6}\n', "line 1 of .*specified twice"),
     "too deep": (lines(ROWS[:2]) + DEEP, "nested more than 64 levels deep"),
     "too deep at first": (DEEP, "nested more than 64 levels deep"),

@@ -112,7 +112,9 @@ def test_one_filter_is_read_the_first_unless_another_is_named(tmp_path: Path) ->
     assert set(first.table.column("answer").to_pylist()) == {"choice 0"}
     assert set(second.table.column("answer").to_pylist()) == {"choice 1"}
     assert "filter 'loose' of 'strict', 'loose'" in second.remarks[0]
-    with pytest.raises(epiloss.OptionError, match=r"filter must be one of those .* got 'other'"):
+    with pytest.raises(
+        epiloss.OptionError, match=r"filter must be one of 'strict', 'loose', .* got 'other'"
+    ):
         epiloss.read_log(path, filter="other")
 
 
@@ -174,7 +176,7 @@ BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
     "no target": ([harness_line(0, [-1.0, -2.0], "none")], r"a target that is one of its 2 choices"),
     "a key is missing": (
         [harness_line(0, [-1.0, -2.0], 0), {"doc_id": 1, "doc": {}, "target": "0", "resps": []}],
-        r"line 2 .* has no 'filtered_resps'",
+        r"line 2 .* must have the field 'filtered_resps'",
     ),
 }
 

@@ -45,7 +45,7 @@ def test_epochs_of_differing_confidence_are_clusters(tmp_path: Path) -> None:
     assert (log.clusters, log.repeated, log.table.num_rows) == ("sample", False, 450)
     result = epiloss.audit_table(path)
     assert result.method != "repeated labels"
-    assert "each sample a cluster" in str(result)
+    assert "each sample is a cluster" in " ".join(str(result).split())
 
 
 def test_a_sample_that_lacks_an_epoch_has_fewer_labels(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_another_scorer_can_be_chosen(tmp_path: Path) -> None:
         one["scores"]["other"] = {"value": "I", "metadata": {"confidence": 0.9}}
     path = write_json_log(tmp_path / "a.json", samples)
     assert set(epiloss.read_log(path, scorer="other").table["correct"].to_pylist()) == {0}
-    with pytest.raises(epiloss.OptionError, match=r"scorer must be one of .*'match', 'other', got 'x'"):
+    with pytest.raises(epiloss.OptionError, match=r"scorer must be one of 'match', 'other', .* got 'x'"):
         epiloss.read_log(path, scorer="x")
     with pytest.raises(
         epiloss.OptionError, match="filter applies to samples of lm-evaluation-harness only"
