@@ -83,7 +83,7 @@ def stopped_by(error: type[BaseException]) -> Iterator[None]:
         return run_task(work, part, offset)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "finished", some)
+        patch.setattr(local, "run_task", some)
         with pytest.raises(error):
             yield
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import epiloss
 from epiloss.cli.main import cli
 from epiloss.streaming.engines import local
-from epiloss.streaming.engines.base import finished
+from epiloss.streaming.engines.base import run_task
 from streaming_rows import BY_SUBGROUP, audited, stopped_by
 
 
@@ -30,9 +30,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noted(work: Any, part: Any, offset: int) -> Any:
         names.append(work.name)
-        return finished(work, part, offset)
+        return run_task(work, part, offset)
 
-    monkeypatch.setattr(local, "finished", noted)
+    monkeypatch.setattr(local, "run_task", noted)
     return names
 
 
@@ -77,14 +77,14 @@ import os, signal, sys
 from epiloss.cli.main import main
 from epiloss.streaming import checkpoint
 from epiloss.streaming.engines import base, local
-checkpoint._REST = 0  # so that it is written after each part, however short
+checkpoint._PAUSE = 0  # so that it is written after each part, however short
 seen = []
 def deadly(work, part, offset):
     seen.append(work.name)
     if seen.count("survey") == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return base.finished(work, part, offset)
-local.finished = deadly
+    return base.run_task(work, part, offset)
+local.run_task = deadly
 main()
 """
 

@@ -12,7 +12,7 @@ from pyarrow import csv, parquet
 import epiloss
 from epiloss.sources.bundles import Bundle
 from epiloss.streaming.engines import local
-from epiloss.streaming.engines.base import finished
+from epiloss.streaming.engines.base import run_task
 from streaming_rows import N, audited
 
 PER_FILE = 200
@@ -34,9 +34,9 @@ def test_many_small_files_give_the_bits_of_few_in_fewer_tasks(
 
     def noted(work: Any, part: Any, offset: int) -> Any:
         seen.append((work.name, part))
-        return finished(work, part, offset)
+        return run_task(work, part, offset)
 
-    monkeypatch.setattr(local, "finished", noted)
+    monkeypatch.setattr(local, "run_task", noted)
     assert audited(many) == expected
     for name in ("census", "survey", "tally"):
         parts = [part for one, part in seen if one == name]

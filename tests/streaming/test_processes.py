@@ -70,7 +70,7 @@ def columns_of_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Seq
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(local, "_belongs_here", noted)
+        patch.setattr(local, "_needs_one_process", noted)
         audited(folder, n_jobs=2)
     return found
 
