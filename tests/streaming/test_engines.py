@@ -218,7 +218,7 @@ def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
         f"""
         from epiloss.streaming.engines import ray as engine
         found = {{"path": numbers({str(folder)!r}, engine="ray")}}
-        inner = engine.finished
+        inner = engine.run_task
 
         def deadly(work, part, offset):
             if work.name == "tally" and not os.path.exists({str(mark)!r}):
@@ -226,9 +226,9 @@ def test_ray_gives_the_same_bits_also_when_a_worker_kills_itself(
                 os.kill(os.getpid(), signal.SIGKILL)
             return inner(work, part, offset)
 
-        engine.finished = deadly
+        engine.run_task = deadly
         found["killed"] = numbers({str(folder)!r}, engine="ray")
-        engine.finished = inner
+        engine.run_task = inner
         found["error"] = error({str(poisoned)!r}, engine="ray")
         return found
         """
