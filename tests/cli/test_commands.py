@@ -227,6 +227,14 @@ def test_the_reference_may_be_a_file_of_its_own_without_dates(log: str, run: Run
     assert "days-independent" in {one["code"] for one in found["remarks"]}
 
 
+def test_without_a_change_the_gate_of_track_passes(log: str, run: Run) -> None:
+    quiet = parquet.read_table(log).slice(0, 5_500)
+    parquet.write_table(quiet, "quiet.parquet")
+    code, _, said = run("track", "quiet.parquet", *TRACK, "--until", "2024-02-15", "--fail-worse")
+    assert code == 0
+    assert "Gate passed: no change of the outcomes was found." in said
+
+
 @pytest.mark.parametrize(("until", "code"), [("2023-01-01", 4), ("2030-01-01", 4), ("soon", 2)])
 def test_a_date_that_divides_nothing_is_told(until: str, code: int, log: str, run: Run) -> None:
     found, out, said = run("track", log, *TRACK, "--until", until)

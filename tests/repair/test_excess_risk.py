@@ -93,7 +93,7 @@ def test_several_scores_and_costs_that_are_none_are_refused() -> None:
     one = Sigmoid().sample(300)
     result = epiloss.audit(one.y, one.scores)
     for cost in (0.0, -1.0, float("nan")):
-        with pytest.raises(OptionError, match="cost_fn must be a positive number"):
+        with pytest.raises(OptionError, match="cost_fn must be a positive finite number"):
             result.excess_risk(cost_fn=cost)
 
 

@@ -47,7 +47,7 @@ def test_bad_ones_fail_with_the_reason_and_the_ledger(
 
 def test_a_gate_that_means_nothing_is_refused(audits: tuple[epiloss.Audit, epiloss.Audit]) -> None:
     good, _ = audits
-    with pytest.raises(OptionError, match="one of grouping, calibration, score"):
+    with pytest.raises(OptionError, match="limits must be for grouping, calibration, score"):
         assert_trustworthy(good, limits={"brier": 0.1})
     with pytest.raises(DataError, match="No such file"):
         assert_trustworthy(good, baseline="none.json")

@@ -182,7 +182,7 @@ def common_population(old: BinaryProblem, new: BinaryProblem, options: Options) 
 
     def learned(labels: Floats) -> CrossfitBound:
         problem = replace(rows, labels=labels, rule=Brier())
-        return twin(problem, options.confidence_level, generator, n_deals=1, n_jobs=options.n_jobs)
+        return twin(problem, options.confidence_level, generator, n_splits=1, n_jobs=options.n_jobs)
 
     domain, outcome = learned(is_new), learned(rows.labels)
     membership = _predicted(rows, is_new, domain)

@@ -27,7 +27,7 @@ from epiloss.estimation.options import Options, read_options
 from epiloss.estimation.partition_bound import FoldResult, evaluation_of, joined_fold
 from epiloss.estimation.splits import Fold, split_folds
 from epiloss.estimation.twins.estimate import twin
-from epiloss.estimation.twins.judges import MOST_LEARNING
+from epiloss.estimation.twins.models import MAX_TRAINING_ROWS
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.partition import Partition, pool_small_regions
 
@@ -110,7 +110,7 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     if all(map(is_possible, (old, new))):
         common = common_population(old, new, chosen)
         same = [_weighted(*one) for one in zip((old, new), common.weights, strict=True)]
-        then, now, _ = _both_losses(same, fold, learned, chosen, curves[2:], n_deals=1)
+        then, now, _ = _both_losses(same, fold, learned, chosen, curves[2:], n_splits=1)
         differences = _differences(then, now, chosen)
         if common.score is not None:
             differences["score"] = common.score
@@ -135,11 +135,11 @@ def _both_losses(
     learned: Learned,
     options: Options,
     curves: Sequence[np.random.Generator],
-    n_deals: int | None = None,
+    n_splits: int | None = None,
 ) -> tuple[SampleLosses, SampleLosses, int]:
     """Return the losses of both data sets and the number of regions.
 
-    ``n_deals`` is the number of random splits for twin learners; the default depends on the rows.
+    ``n_splits`` is the number of random splits for twin learners; the default depends on the rows.
     """
     old, new = problems
     parts = [
@@ -151,7 +151,7 @@ def _both_losses(
     level = options.confidence_level
     first, second = (_losses(*part, level) for part in zip(parts, folds, strict=True))
     if _by_twins_possible(problems, options):
-        first, second = _by_twins(problems, (first, second), options, n_deals)
+        first, second = _by_twins(problems, (first, second), options, n_splits)
     return first, second, folds[0].stats.merge(folds[1].stats).n_cells
 
 
@@ -188,7 +188,7 @@ def _learned(
 
 def _on_shared_regions(regions: Partition | None, parts: Sequence[Placed]) -> list[FoldResult]:
     """Merge regions until each has two rows in both data sets, if its level set has that many."""
-    assert regions is not None  # data without features are refused at the door
+    assert regions is not None  # read_two_samples requires features
     every = [part.stats_and_cells() for part in parts]
     together = every[0][0].merge(every[1][0])
     own = [cell_of(together, stats.level_set, stats.region) for stats, _ in every]
@@ -221,10 +221,10 @@ def _by_twins(
     problems: Sequence[BinaryProblem],
     losses: Sequence[SampleLosses],
     options: Options,
-    n_deals: int | None,
+    n_splits: int | None,
 ) -> list[SampleLosses]:
     """Estimate the grouping losses by twin learners that learn from equally many rows."""
-    most = min(MOST_LEARNING, *(len(one.labels) // 3 for one in problems))
+    max_rows = min(MAX_TRAINING_ROWS, *(len(one.labels) // 3 for one in problems))
     learner = None if options.learner_given is None else options.learner
     generator, found = stream(options.seed, "twin"), []
     for problem, one in zip(problems, losses, strict=True):
@@ -233,8 +233,8 @@ def _by_twins(
             options.confidence_level,
             generator,
             learner=learner,
-            most=most,
-            n_deals=n_deals,
+            max_training_rows=max_rows,
+            n_splits=n_splits,
             n_jobs=options.n_jobs,
         ).estimate
         found.append(replace(one, grouping_loss=estimate))

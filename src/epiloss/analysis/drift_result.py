@@ -155,7 +155,7 @@ class Drift(SavedAsJson, SavedAsPage):
     def _common_population(self, changes: Changes, spec: str) -> list[str]:
         """Return the table of differences on the common population."""
         overlap = percent(round(changes.overlap, 2))
-        rows = [[f"on a common population (overlap {overlap})", "difference", "p-value"]]
+        rows = [[f"on the common population (overlap {overlap})", "difference", "p-value"]]
         for name, change in changes.differences.items():
             rows.append([self._title(name), f"{change:+{spec}}", _pvalue(change)])
         return aligned(rows)

@@ -82,7 +82,8 @@ def load_audit(path: str | Path) -> Audit:
     found = load_result(path)
     if not isinstance(found, Audit):
         raise DataError(
-            f"{printable(repr(str(path)))} must hold an audit, got a {type(found).__name__}. {_REMEDY}"
+            f"{printable(repr(str(path)))} must hold an audit, got a {type(found).__name__}. Name "
+            "the JSON of an audit."
         )
     return found
 

@@ -233,7 +233,7 @@ class Tracking(SavedAsJson, SavedAsPage):
     def _score(self) -> str:
         change = self.score_change
         spec = loss_spec(abs(self.reference["score"]))
-        parts = [f"{change[name].value:+{spec}} from the {said}" for name, said in _PARTS.items()]
+        parts = [f"{change[name].value:+{spec}} from the {title}" for name, title in _PARTS.items()]
         return (
             f"The score changed by {change['score'].value:+{spec}} since the reference: "
             f"{' and '.join(parts)}."
@@ -263,8 +263,8 @@ class Tracking(SavedAsJson, SavedAsPage):
             ["score", f"{self.reference['score']:{spec}}", f"{self.score_change['score']:+{spec}}"]
         )
         rows += [
-            [f"  from the {said}", "", f"{self.score_change[name]:+{spec}}"]
-            for name, said in _PARTS.items()
+            [f"  from the {title}", "", f"{self.score_change[name]:+{spec}}"]
+            for name, title in _PARTS.items()
         ]
         return rows
 

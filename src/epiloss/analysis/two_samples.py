@@ -85,7 +85,7 @@ def pooled(first: BinaryProblem, second: BinaryProblem) -> BinaryProblem:
     >>> both.features.column(0).tolist(), both.scores.tolist()
     ([1.0, 2.0, 1.0, 2.0], [0.4, 0.5, 0.4, 0.5])
     """
-    assert first.features is not None  # data without features are refused at the door
+    assert first.features is not None  # checked by read_two_samples
     assert second.features is not None
     weights = None
     if first.weights is not None or second.weights is not None:

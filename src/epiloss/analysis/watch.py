@@ -162,9 +162,9 @@ class Watch:
 
     def _residuals(self, rows: Predicted, batch: Codes, n_batches: int) -> _BatchSums:
         weight, value, variance = lines = _residual_sums(rows, batch, n_batches, self.divisions)
-        beside, spread = _contrasts(lines)
-        held = np.asarray(self.contrast)
-        return weight, np.where(held, beside, value), np.where(held, spread, variance)
+        relative, spread = _contrasts(lines)
+        contrast = np.asarray(self.contrast)
+        return weight, np.where(contrast, relative, value), np.where(contrast, spread, variance)
 
     def _share_variance(self) -> Floats:
         """Return the variance of the indicator of each cell; very small shares are rounded up."""
@@ -186,11 +186,11 @@ class Watch:
         rows = self.reference
         lines = _residual_sums(rows, self.units, n_units, self.divisions)
         alone = _dispersion(*lines)
-        beside = _dispersion(lines[0], *_contrasts(lines))
+        relative = _dispersion(lines[0], *_contrasts(lines))
         share = lines[0].sum(axis=0) / rows.weights.sum()
-        contrast = beside < alone * (1 - share) if by_day else np.zeros(len(share), bool)
+        contrast = relative < alone * (1 - share) if by_day else np.zeros(len(share), bool)
         shares = _share_sums(rows, self.units, n_units, self.divisions, self._share_variance())
-        found = {"outcomes": np.where(contrast, beside, alone), "shares": _dispersion(*shares)}
+        found = {"outcomes": np.where(contrast, relative, alone), "shares": _dispersion(*shares)}
         return replace(self, dispersion=found, contrast=contrast)
 
 

@@ -75,7 +75,7 @@ def column_options(
     ``score`` is the help of ``--score``. Label and score are ``required`` unless the command can find
     them in the data.
     """
-    found = "" if required else "  [default: a common name such as 'label'; not needed for logs]"
+    found = "" if required else "  [default: 'correct' or a similar name; logs need none]"
     options = {
         "label": {"required": required, "help": f"Column with the labels.{found}"},
         "score": None,
@@ -117,6 +117,7 @@ def column_options(
 def score_option(text: str | None = None, *, required: bool = True) -> Callable[[Any], Any]:
     """Return the option for the score columns."""
     text = text or "Column with the scores. For several classes repeat it, or pass p0,p1 or 'p*'."
+    text += "" if required else "  [default: 'confidence' or a similar name]"
     names = ("--score", "scores")
     return option(COLUMNS, *names, required=required, multiple=True, help=text)
 

@@ -98,6 +98,8 @@ def track(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> No
         checks = [AlarmCheck(one) for one in result.alarms if one.kind == "losses"] if worse else []
         output.show(result, gate=plain_checks(checks))
     report_gate(checks)
+    if worse and not checks:
+        click.echo("Gate passed: no change of the outcomes was found.", err=True)
 
 
 def _divided(
@@ -167,7 +169,7 @@ def _draw(result: Tracking, path: str) -> None:
 
     kind = Path(path).suffix.lower().lstrip(".")
     if kind not in ("png", "svg", "pdf"):
-        raise OptionError(f"the chart must be a .png, .svg or .pdf file, got {path!r}. Name it so.")
+        raise OptionError(f"the chart must be a .png, .svg or .pdf file, got {path!r}. Rename it.")
     with writing(path) as temporary:
         result.plot().figure_.savefig(temporary, format=kind, dpi=150)
 

@@ -21,6 +21,8 @@ _OPTIONS = {
     "classes": "--class",
     "exclude": "--exclude",
     "length_normalized": "--length-normalized",
+    "cost_fp": "--cost-fp",
+    "cost_fn": "--cost-fn",
 }
 # these are also ordinary words, so they are replaced only when followed by =
 _SAME = (

@@ -11,8 +11,10 @@ import numpy as np
 
 from epiloss._progress import counted
 from epiloss._typing import Floats
+from epiloss.errors import DataError, printable
 from epiloss.input.arrays import checked_scores, lacks_score, score_numbers
 from epiloss.input.features import Features, Place
+from epiloss.input.tables import no_column
 from epiloss.input.text import text_of
 from epiloss.repair import RegionRecalibrator
 from epiloss.sources.arrow import arrow, is_list, is_of_categories, read_matrix
@@ -20,7 +22,7 @@ from epiloss.sources.base import Source
 from epiloss.sources.kept_columns import kept_columns, plain_field
 from epiloss.sources.tables import open_source
 from epiloss.sources.whole_files import column, writing_table
-from epiloss.streaming.passes import placed
+from epiloss.streaming.passes import numbered_batches
 from epiloss.streaming.reader import plain_numbers
 
 
@@ -57,7 +59,7 @@ def repair_table(
     with writing_table(output, pa.schema(fields)) as write, counted("repair", source.n_rows) as advance:
         for part in source.parts:
             batches = part.batches(list(dict.fromkeys([*scores, *learned, *kept])))
-            for batch, _, at in placed(batches, part.name, part.first_row):
+            for batch, _, at in numbered_batches(batches, part.name, part.first_row):
                 given = _features(batch, learned, source)
                 found = _repaired(repair, given, batch, scores, at, logits=logits)
                 where = {
@@ -101,7 +103,16 @@ def _columns_of(learned: Features, source: Source, scores: Sequence[str]) -> lis
     known = {**parts, **{name: name for name in source.schema.names}}
     made_of = {name: text_of(name) for name in learned.names if name not in known}
     names = (found[0] if (found := made_of.get(name)) else name for name in learned.names)
-    return list(dict.fromkeys(column(known, name, "the repair") for name in names))
+    columns = list(dict.fromkeys(names))
+    missing = next((name for name in columns if name not in known), None)
+    if missing is not None:
+        hint = no_column(missing, known)
+        raise DataError(
+            printable(
+                f"{source.parts[0].name} has no column {missing!r}, which this repair needs; {hint}"
+            )
+        )
+    return list(dict.fromkeys(known[name] for name in columns))
 
 
 def _width(field: Any, widths: Mapping[str, int]) -> int:

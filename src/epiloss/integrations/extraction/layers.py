@@ -68,7 +68,7 @@ class Tap:
             return given.mean(1)
         return given[torch.arange(n, device=given.device), places.int().argmax(1)]
 
-    def makes(self, logits: Any) -> bool:
+    def returns(self, logits: Any) -> bool:
         """Tell whether the output of the layer equals the logits at some position of each row."""
         places = _places(self.module, self.output, logits)
         return places is not None and bool(places.any(1).all())
@@ -99,7 +99,7 @@ def find_layer(model: Any, forward: Callable[[], Any], logits: Any) -> Tap:
             stack.enter_context(tap.open(calls))
         forward()
         called = sorted((tap for tap in taps if tap.n_calls), key=lambda tap: tap.order)
-        chosen = _last([tap for tap in called if tap.makes(logits)]) or _last(called)
+        chosen = _last([tap for tap in called if tap.returns(logits)]) or _last(called)
     if chosen is None:
         raise DataError(
             f"the model must call a linear layer with {logits.shape[1]} outputs, as many as logits, "
