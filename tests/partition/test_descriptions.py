@@ -109,7 +109,7 @@ def test_an_audit_says_where_values_are_missing() -> None:
     y = (rng.random(4_000) < np.clip(s + np.where(np.isnan(x), 0.25, -0.25), 0, 1)).astype(int)
     result = epiloss.audit(y, s, {"income": x}, n_bins=1, partition=Tree(900))
     assert set(result.regions["rule"]) == {"income is missing", "income is not missing"}
-    assert "where income is missing" in str(result.verdict)
+    assert "segment: income is missing" in str(result.verdict)
 
 
 def test_a_condition_with_or_stands_in_brackets_beside_another() -> None:
