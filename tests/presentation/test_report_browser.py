@@ -270,6 +270,7 @@ def test_tables_sort_both_ways_by_mouse_and_by_key(driver: Any, pages: dict[str,
     from selenium.webdriver.common.keys import Keys
 
     open_page(driver, pages["crowd"])
+    find(driver, ".folded summary").send_keys(Keys.ENTER)
     buttons = driver.find_elements("css selector", "table.worst th button")
     headers = driver.find_elements("css selector", "table.worst th")
     cost = [float(value) for value in column(driver, 6)]
@@ -289,6 +290,7 @@ def test_tables_sort_both_ways_by_mouse_and_by_key(driver: Any, pages: dict[str,
 
 def test_a_line_of_a_table_selects_its_region(driver: Any, pages: dict[str, Path]) -> None:
     open_page(driver, pages["crowd"])
+    driver.execute_script("arguments[0].click()", find(driver, ".folded summary"))
     button = driver.find_elements("css selector", "table.worst .pick")[2]
     driver.execute_script("arguments[0].click()", button)
     assert text_of(driver, "#selection strong") == button.text

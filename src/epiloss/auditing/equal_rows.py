@@ -25,7 +25,7 @@ from epiloss.estimation.inference import normal_estimate
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.options import Options
 from epiloss.estimation.repeated_labels import out_of_fold_curves
-from epiloss.estimation.twins.design import content_keys, in_order
+from epiloss.estimation.twins.design import content_keys, order_and_units
 from epiloss.input.problem import Problem
 from epiloss.input.tasks import BinaryProblem, binary_problems
 from epiloss.scoring import Brier
@@ -116,7 +116,7 @@ def equal_rows(
     kind, count = _kinds(binary)
     several = count[kind] > 1
     n_kinds = int((count > 1).sum())
-    if several.mean() < _LEAST_SHARE or n_kinds < _LEAST_KINDS or in_order(binary)[1] is not None:
+    if several.mean() < _LEAST_SHARE or n_kinds < _LEAST_KINDS or order_and_units(binary)[1] is not None:
         return None
     weights = np.ones(len(kind)) if problem.weights is None else problem.weights
     estimate = _measured(binary, weights, kind, count, options)

@@ -114,7 +114,7 @@ class Judgement:
         return math.inf if high is None else high
 
     def _variance_per_loss(self) -> float:
-        """Return by how much the variance of the sum grows with the sum; 0 where that is not known.
+        """Return the increase of the variance of the sum per unit of loss; 0 if it is not known.
 
         A row's influence is ``2 (Q - S) (Y - C)`` to first order for the Brier score, whose variance is
         ``4 E[C (1 - C)]`` times the loss; for the log-loss it is twice the loss.

@@ -20,7 +20,7 @@ from epiloss.table import Table, aligned
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
 
-_RULES = {"brier": "Brier score", "log": "log-loss"}
+RULES = {"brier": "Brier score", "log": "log-loss"}
 _LINES = (
     ("score", "score"),
     ("calibration_loss", "= calibration loss"),
@@ -65,7 +65,7 @@ def ledger(audit: Audit) -> str:
 
 
 def _headline(audit: Audit) -> str:
-    rule = _RULES.get(audit.rule, f"rule {audit.rule}")
+    rule = RULES.get(audit.rule, f"rule {audit.rule}")
     return (
         f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
         f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "

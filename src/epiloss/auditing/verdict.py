@@ -21,6 +21,7 @@ from epiloss.auditing.judgement import (
     labels_per_region,
 )
 from epiloss.auditing.leaks import Leak
+from epiloss.auditing.ledger import RULES
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
@@ -29,8 +30,6 @@ from epiloss.segments.subgroups import GAP_COLUMNS
 
 if TYPE_CHECKING:
     from epiloss.auditing.result import Audit
-
-_NAMES = {"brier": "Brier score", "log": "log-loss"}
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ class _Sentences:
         """Return the size of a loss: in percentage points for the Brier score of one probability."""
         if self._in_points:
             return f"{_points(loss)} points"
-        rule = _NAMES.get(self.found.audit.rule, "score")
+        rule = RULES.get(self.found.audit.rule, "score")
         return f"{max(loss, 0.0):{loss_spec(self.found.audit.score.value, least=4)}} of the {rule}"
 
     def _size(self, loss: Estimate) -> str:

@@ -20,7 +20,7 @@ from scipy.special import ndtr, ndtri
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.inference import adjusted_pvalues
-from epiloss.estimation.twins.design import dealt, in_order
+from epiloss.estimation.twins.design import order_and_units, split_into_parts
 from epiloss.input.tasks import BinaryProblem
 from epiloss.segments.columns import CodedColumn, coded_columns
 from epiloss.segments.gaps import CentredRows, Gap, Mask
@@ -76,7 +76,7 @@ class Search:
     @classmethod
     def of(cls, problem: BinaryProblem, generator: np.random.Generator) -> Search:
         """Sort rows by score and code their features."""
-        order, units = in_order(problem)
+        order, units = order_and_units(problem)
         ordered = problem.take(order)
         assert ordered.features is not None
         columns = coded_columns(ordered.features, _least(len(order)))
@@ -146,7 +146,7 @@ class Search:
         """Return segments found on all rows and confirmed by five-fold cross-fitting."""
         everything = np.arange(self.n_rows)
         centred = CentredRows.of(self.problem, everything)
-        part = dealt(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
+        part = split_into_parts(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
         reported: list[Confirmed] = []
         covered = np.zeros(self.n_rows, bool)
         for found, square, rows in self._in_turn(everything):
@@ -197,7 +197,7 @@ class Search:
     def _divided(self, level: float) -> list[Confirmed]:
         """Return segments found on some rows and confirmed on all others."""
         n_parts = max(round(self.n_rows / _FINDING), 2)
-        finds = dealt(self.problem.scores, self.units, n_parts, self.generator) == 0
+        finds = split_into_parts(self.problem.scores, self.units, n_parts, self.generator) == 0
         others = np.flatnonzero(~finds)
         centred = CentredRows.of(self.problem, others)
         candidates: list[Confirmed] = []

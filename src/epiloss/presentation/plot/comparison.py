@@ -11,6 +11,7 @@ import numpy as np
 from epiloss._typing import Floats
 from epiloss.analysis.comparison import Comparison, compared
 from epiloss.auditing.differences import loss_title
+from epiloss.auditing.ledger import RULES
 from epiloss.auditing.result import Audit
 from epiloss.errors import OptionError
 from epiloss.number_format import loss_spec
@@ -224,7 +225,7 @@ def _beside(ax: Any, y: float, text: str, size: float, va: str) -> None:
 
 def _unit(comparison: Comparison) -> str:
     rule = next(iter(comparison.audits.values())).rule
-    return {"brier": "Brier score", "log": "log-loss"}.get(rule, rule)
+    return RULES.get(rule, rule)
 
 
 def _rgb(colour: Any) -> tuple[float, float, float]:

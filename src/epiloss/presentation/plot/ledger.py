@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.auditing.ledger import RULES
 from epiloss.auditing.result import Audit
 from epiloss.estimate import Estimate
 from epiloss.number_format import loss_spec
@@ -167,8 +168,7 @@ class LedgerDisplay:
         ax.set_xlim(0, 1.03 * float(self._reach(PARTS)[1]))
         ax.set_yticks([])
         ax.grid(False)
-        unit = {"brier": "Brier score", "log": "log-loss"}.get(self.audit.rule, self.audit.rule)
-        loss_axes(ax, unit)
+        loss_axes(ax, RULES.get(self.audit.rule, self.audit.rule))
 
     def _is_small(self) -> bool:
         return bool(self._reach(PARTS[:2])[1] < _SMALL * self._reach(PARTS)[1])

@@ -19,7 +19,7 @@ from epiloss.auditing.judgement import (
     SMALL,
     UNCLEAR,
 )
-from epiloss.auditing.ledger import DETECTABLE_TITLE, lower_limit_title, regions_by
+from epiloss.auditing.ledger import DETECTABLE_TITLE, RULES, lower_limit_title, regions_by
 from epiloss.auditing.result import Audit
 from epiloss.calibration.recalibrators import RECALIBRATORS
 from epiloss.estimate import Estimate, percent
@@ -38,7 +38,6 @@ BADGES = {
     UNCLEAR: ("?", "Unclear"),
     LEAK: ("!", "Check for a leak"),
 }
-RULES = {"brier": "Brier score", "log": "log-loss"}
 LEDGER = (
     ("score", "score", "mean loss of the probabilities; lower is better"),
     ("calibration_loss", "= calibration loss", "what recalibration can remove"),
