@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from epiloss.analysis.drift_result import Drift
 from epiloss.auditing.differences import loss_title
+from epiloss.auditing.ledger import RULES
 from epiloss.auditing.result import Audit
 from epiloss.estimate import Estimate, percent
 from epiloss.number_format import loss_spec
@@ -63,7 +64,7 @@ def drift_page(drift: Drift, **about: Unpack[About]) -> str:
             title="Has the model changed on new data?",
             rows=f"{n[0]:,} reference, {n[1]:,} current",
         ),
-        headline=f"{drift.task} task, {wording.RULES.get(drift.rule, f'rule {drift.rule}')}, "
+        headline=f"{drift.task} task, {RULES.get(drift.rule, f'rule {drift.rule}')}, "
         f"{drift.n_regions:,} regions, the same for both data sets",
         summary=_summary(drift.difference, titles, _spec(pairs), drift.confidence_level),
         changes=None if changes is None else str(changes),
@@ -185,7 +186,7 @@ def _listed(names: Sequence[str]) -> str:
 def _drift_call(drift: Drift) -> list[str]:
     named = [f"task={drift.task!r}"]
     if drift.rule != "brier":
-        named.append(f"rule={drift.rule!r}" if drift.rule in wording.RULES else "rule=...")
+        named.append(f"rule={drift.rule!r}" if drift.rule in RULES else "rule=...")
     if drift.method != "twin":
         named.append(f"method={drift.method!r}")
     if drift.confidence_level != 0.95:

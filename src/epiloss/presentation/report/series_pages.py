@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from epiloss.analysis.regret import Regret
 from epiloss.analysis.tracking_result import LOSSES, POPULATION, Tracking
+from epiloss.auditing.ledger import RULES
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.number_format import loss_spec, rate_spec
@@ -54,7 +55,7 @@ def tracking_page(tracking: Tracking, **about: Unpack[About]) -> str:
     return filled_page(
         "tracking.html",
         header_of(about, title="Has the model changed over time?", rows=n),
-        headline=f"{tracking.task} task, {wording.RULES.get(tracking.rule, tracking.rule)}, batches "
+        headline=f"{tracking.task} task, {RULES.get(tracking.rule, tracking.rule)}, batches "
         f"{printable(names[0])} to {printable(names[-1])}",
         tracking=tracking,
         scores=chart("Score of each batch", names, scores, {"reference": tracking.reference["score"]}),
