@@ -23,9 +23,9 @@ from epiloss.analysis.evidence import (
     starts_of,
 )
 from epiloss.analysis.periods import read_periods
+from epiloss.analysis.reference_model import LEDGER, Predicted, ReferenceModel
 from epiloss.analysis.tracking_result import LOSSES, NUMBERS, POPULATION, Alarm, Tracking
 from epiloss.analysis.two_samples import by_name
-from epiloss.analysis.watch import LEDGER, Predicted, Watch
 from epiloss.errors import DataError, OptionError, Remark
 from epiloss.estimate import Estimate
 from epiloss.estimation.options import DEFAULTS, Options, read_options
@@ -121,13 +121,13 @@ def track(
             rows = _rows_of(reference_when, first)
             days, _ = read_periods(rows, by, len(first.labels), "reference_when")
         stage("learning on the reference")
-        watch = Watch.learn(first, chosen, days)
+        model = ReferenceModel.learn(first, chosen, days)
         stage("predicting the current rows")
         second = _read("current", current, chosen, first)
         batch, names = read_periods(_rows_of(when, second), by, len(second.labels), "when")
-        rows, _ = watch.predict(second)
+        rows, _ = model.predict(second)
         stage("adding up the evidence")
-        return _tracked(watch, rows, batch, names, (first, second))
+        return _tracked(model, rows, batch, names, (first, second))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -165,34 +165,42 @@ def _rows_of(when: Any, problem: Problem) -> Any:
 
 
 def _tracked(
-    watch: Watch,
+    model: ReferenceModel,
     rows: Predicted,
     batch: Codes,
     names: list[str],
     problems: tuple[Problem, Problem],
 ) -> Tracking:
-    options, n_batches = watch.options, len(names)
+    options, n_batches = model.options, len(names)
     alpha = 1 - options.confidence_level
     sums = {
-        LOSSES: watch.outcome_sums(rows, batch, n_batches),
-        POPULATION: watch.share_sums(rows, batch, n_batches),
+        LOSSES: model.outcome_sums(rows, batch, n_batches),
+        POPULATION: model.share_sums(rows, batch, n_batches),
     }
-    looks = {kind: _kind_evidence(kind, one, watch.divisions, alpha) for kind, one in sums.items()}
-    current = _CurrentRows(watch, rows, batch, names)
-    changes = [row for kind, look in looks.items() for row in current.changes(kind, look)]
-    ledger = _ledger(watch, rows, batch, n_batches)
+    evidence = {
+        kind: _combined_evidence(kind, one, model.divisions, alpha) for kind, one in sums.items()
+    }
+    current = _CurrentRows(model, rows, batch, names)
+    changes = [row for kind, combined in evidence.items() for row in current.changes(kind, combined)]
+    ledger = _ledger(model, rows, batch, n_batches)
     periods = Table(
         {
             "period": np.array(names, object),
             "n": np.bincount(batch, minlength=n_batches),
             **ledger,
-            **{f"evidence_{kind}": look.total / math.log(10) for kind, look in looks.items()},
+            **{
+                f"evidence_{kind}": combined.log_total / math.log(10)
+                for kind, combined in evidence.items()
+            },
         }
     )
     alarms = [
-        current.alarm(kind, _kind_evidence(kind, sums[kind].until(look.first), watch.divisions, alpha))
-        for kind, look in looks.items()
-        if look.first is not None
+        current.alarm(
+            kind,
+            _combined_evidence(kind, sums[kind].until(combined.first_alarm), model.divisions, alpha),
+        )
+        for kind, combined in evidence.items()
+        if combined.first_alarm is not None
     ]
     before, after = problems
     return Tracking(
@@ -202,27 +210,27 @@ def _tracked(
         n_reference=len(before.labels),
         n_current=len(after.labels),
         limit=math.log10(2 / alpha),
-        reference=_reference_losses(watch),
-        score_change=_score_change(watch, rows),
+        reference=_reference_losses(model),
+        score_change=_score_change(model, rows),
         periods=periods,
         changes=Table({name: _column([row[name] for row in changes]) for name in changes[0]}),
         alarms=tuple(sorted(alarms, key=lambda one: names.index(one.period))),
-        remarks=tuple(dict.fromkeys([*before.remarks, *after.remarks, *_remarks(watch)])),
+        remarks=tuple(dict.fromkeys([*before.remarks, *after.remarks, *_remarks(model)])),
     )
 
 
 @dataclass(frozen=True)
-class _KindEvidence:
+class _CombinedEvidence:
     """The evidence of one kind of change, for each cell and in total."""
 
-    evidence: Evidence
-    weights: Floats
-    total: Floats  # logarithm of the total evidence (T,)
-    limit: float
-    first: int | None  # batch of the first alarm
+    cells: Evidence
+    cell_weights: Floats
+    log_total: Floats  # (T,)
+    log_limit: float
+    first_alarm: int | None  # the batch
 
 
-def _kind_evidence(kind: str, sums: Any, divisions: Divisions, alpha: float) -> _KindEvidence:
+def _combined_evidence(kind: str, sums: Any, divisions: Divisions, alpha: float) -> _CombinedEvidence:
     weights = _cell_weights(kind, divisions)
     evidence = evidence_of(sums)
     used = np.flatnonzero(weights > 0)
@@ -231,7 +239,7 @@ def _kind_evidence(kind: str, sums: Any, divisions: Divisions, alpha: float) -> 
     total = np.logaddexp.reduce(parts, axis=1)
     limit = math.log(2 / alpha)  # each of the two kinds of change uses half of alpha
     over = np.flatnonzero(total >= limit)
-    return _KindEvidence(evidence, weights, total, limit, int(over[0]) if len(over) else None)
+    return _CombinedEvidence(evidence, weights, total, limit, int(over[0]) if len(over) else None)
 
 
 def _cell_weights(kind: str, divisions: Divisions) -> Floats:
@@ -250,38 +258,38 @@ def _cell_weights(kind: str, divisions: Divisions) -> Floats:
 class _CurrentRows:
     """The current rows, from which alarms and the table of changes are made."""
 
-    watch: Watch
+    model: ReferenceModel
     rows: Predicted
     batch: Codes
     names: list[str]
 
-    def alarm(self, kind: str, look: _KindEvidence) -> Alarm:
+    def alarm(self, kind: str, combined: _CombinedEvidence) -> Alarm:
         """Return the alarm at the last batch, described by the group with the most evidence."""
-        last = len(look.total) - 1
-        most = self.changes(kind, look)[0]
+        last = len(combined.log_total) - 1
+        most = self.changes(kind, combined)[0]
         fields = {name: most[name] for name in ("name", "since", *NUMBERS)}
         return Alarm(kind=kind, period=self.names[last], **fields)
 
-    def changes(self, kind: str, look: _KindEvidence) -> list[dict[str, Any]]:
+    def changes(self, kind: str, combined: _CombinedEvidence) -> list[dict[str, Any]]:
         """Return a row for each cell, sorted by evidence."""
-        since, start = look.evidence.since, look.evidence.start
-        number = {first: k for k, first in enumerate(starts_of(len(look.total)))}
+        since, start = combined.cells.since, combined.cells.start
+        number = {first: k for k, first in enumerate(starts_of(len(combined.log_total)))}
         log_start = np.log([start_weight(number[int(first)]) for first in start])
         with np.errstate(divide="ignore"):
-            log_cell = np.log(look.weights)
-            width = half_width(since, look.limit - log_cell - log_start)
-        evidence = look.evidence.log_values + log_cell
-        n, current = self._since_start(kind, look)
+            log_cell = np.log(combined.cell_weights)
+            width = half_width(since, combined.log_limit - log_cell - log_start)
+        evidence = combined.cells.log_values + log_cell
+        n, current = self._since_start(kind, combined)
         found = []
-        for k in np.flatnonzero(look.weights > 0):
-            over = np.flatnonzero(evidence[:, k] >= look.limit)
+        for k in np.flatnonzero(combined.cell_weights > 0):
+            over = np.flatnonzero(evidence[:, k] >= combined.log_limit)
             change = since.value[k]
             numbers = (current[k] - change, current[k], change, change - width[k], change + width[k])
             known = [float(one) if n[k] else math.nan for one in numbers]
             found.append(
                 {
                     "kind": kind,
-                    "name": self.watch.divisions.names[k],
+                    "name": self.model.divisions.names[k],
                     "since": self.names[int(start[k])],
                     "n": float(n[k]),
                     **dict(zip(NUMBERS, known, strict=True)),
@@ -291,13 +299,13 @@ class _CurrentRows:
             )
         return sorted(found, key=lambda row: -float(row["evidence"]))
 
-    def _since_start(self, kind: str, look: _KindEvidence) -> tuple[Floats, Floats]:
+    def _since_start(self, kind: str, combined: _CombinedEvidence) -> tuple[Floats, Floats]:
         """Return the weight of each cell's rows since its start, and their rate or share."""
-        rows, last = self.rows, len(look.total) - 1
+        rows, last = self.rows, len(combined.log_total) - 1
         weights, found, place = [], [], 0
         known = rows.weights * (self.batch <= last)
-        for division, cells in zip(self.watch.divisions.divisions, rows.cells, strict=True):
-            start = look.evidence.start[place : place + division.n_cells]
+        for division, cells in zip(self.model.divisions.divisions, rows.cells, strict=True):
+            start = combined.cells.start[place : place + division.n_cells]
             place += division.n_cells
             counts = known * (self.batch >= start[cells])
             weights.append(np.bincount(cells, counts, division.n_cells))
@@ -309,32 +317,32 @@ class _CurrentRows:
         return np.concatenate(weights), np.concatenate(found)
 
 
-def _ledger(watch: Watch, rows: Predicted, batch: Codes, n_batches: int) -> dict[str, Floats]:
-    losses, weight = rows.losses(watch.options.rule), np.bincount(batch, rows.weights, n_batches)
+def _ledger(model: ReferenceModel, rows: Predicted, batch: Codes, n_batches: int) -> dict[str, Floats]:
+    losses, weight = rows.losses(model.options.rule), np.bincount(batch, rows.weights, n_batches)
     return {
         name: np.bincount(batch, rows.weights * one, n_batches) / weight
         for name, one in zip(LEDGER, losses, strict=True)
     }
 
 
-def _reference_losses(watch: Watch) -> dict[str, float]:
-    rows = watch.reference
-    losses = rows.losses(watch.options.rule)
+def _reference_losses(model: ReferenceModel) -> dict[str, float]:
+    rows = model.reference
+    losses = rows.losses(model.options.rule)
     return {
         name: float(np.average(one, weights=rows.weights))
         for name, one in zip(LEDGER, losses, strict=True)
     }
 
 
-def _score_change(watch: Watch, rows: Predicted) -> Mapping[str, Estimate]:
+def _score_change(model: ReferenceModel, rows: Predicted) -> Mapping[str, Estimate]:
     """Return the change of the score since the reference, and the part due to each kind of change."""
-    level = watch.options.confidence_level
-    values = [_score_parts(one, watch) for one in (watch.reference, rows)]
+    level = model.options.confidence_level
+    values = [_score_parts(one, model) for one in (model.reference, rows)]
     found = {}
     for name in ("score", POPULATION, LOSSES):
         (old, w), (new, v) = ((part[name], part["weights"]) for part in values)
         mean, now = np.average(old, weights=w), np.average(new, weights=v)
-        noise = 1.0 if not watch.dispersion else float(watch.dispersion["outcomes"][0])
+        noise = 1.0 if not model.dispersion else float(model.dispersion["outcomes"][0])
         spread = float((w**2) @ (old - mean) ** 2), float((v**2) @ (new - now) ** 2)
         if not all(map(math.isfinite, (mean, now, *spread))):
             found[name] = Estimate(float(now - mean))
@@ -348,23 +356,23 @@ def _score_change(watch: Watch, rows: Predicted) -> Mapping[str, Estimate]:
     return found
 
 
-def _score_parts(rows: Predicted, watch: Watch) -> dict[str, Floats]:
-    losses = dict(zip(LEDGER, rows.losses(watch.options.rule), strict=True))
+def _score_parts(rows: Predicted, model: ReferenceModel) -> dict[str, Floats]:
+    losses = dict(zip(LEDGER, rows.losses(model.options.rule), strict=True))
     expected = losses["expected_score"]
     parts = {"score": losses["score"], POPULATION: expected, LOSSES: losses["score"] - expected}
     return {**parts, "weights": rows.weights}
 
 
-def _remarks(watch: Watch) -> list[Remark]:
+def _remarks(model: ReferenceModel) -> list[Remark]:
     found = []
-    features = watch.known.features
+    features = model.known.features
     if features is not None and features.n_columns > MOST_COLUMNS:
         text = (
             f"{features.n_columns:,} columns are too many to monitor one by one (the limit is "
             f"{MOST_COLUMNS}), so groups are by score only. Pass subgroups to monitor others."
         )
         found.append(Remark("columns-not-watched", text))
-    if not watch.n_units:
+    if not model.n_units:
         text = (
             "the reference has dates of fewer than ten days, so rows are treated as independent. Pass "
             "reference_when= to estimate the random variation between days."

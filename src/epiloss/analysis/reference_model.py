@@ -62,7 +62,7 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Watch:
+class ReferenceModel:
     """Everything that is learned on the reference."""
 
     known: Problem
@@ -81,7 +81,7 @@ class Watch:
         return int(self.units.max()) + 1 if self.dispersion else 0
 
     @classmethod
-    def learn(cls, problem: Problem, options: Options, batch: Codes | None) -> Watch:
+    def learn(cls, problem: Problem, options: Options, batch: Codes | None) -> ReferenceModel:
         """Learn cross-fitted predictions, so that no row of the reference is predicted from itself.
 
         ``batch`` has the days of the reference, if they are known.
@@ -174,7 +174,7 @@ class Watch:
         clipped = np.clip(share, least, 1 - least)
         return np.asarray(clipped * (1 - clipped))
 
-    def _with_dispersion(self, *, by_day: bool) -> Watch:
+    def _with_dispersion(self, *, by_day: bool) -> ReferenceModel:
         """Estimate how much more days or clusters vary than independent rows would.
 
         If days differ in all cells alike, comparing a cell with all rows of the day cancels that noise.
