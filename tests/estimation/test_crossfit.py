@@ -102,7 +102,7 @@ def test_few_rows_are_left_to_the_regions(n: int) -> None:
     assert result.crossfit_bound is None
     assert result.method == "partition"
     assert result.grouping_loss == result.partition_bound
-    assert "estimates without bins need 100 evaluated rows" in result.recommendation
+    assert "estimates without bins need at least 100 rows" in result.recommendation
 
 
 def test_equal_weights_change_nothing_that_matters() -> None:
