@@ -1,4 +1,4 @@
-"""Twin learners: near the truth where there is some, nothing where there is none, never by leaks."""
+"""Twin learners: close to the true loss, zero without a loss, and no leaks between parts."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def over_draws(n: int, d: int, gap: float, draws: int) -> Floats:
     return np.array([estimated(problem(n, d, seed, gap)[0], seed).value for seed in range(draws)])
 
 
-def test_the_estimate_is_near_the_truth() -> None:
-    """20 draws of 2,000 rows, gap 0.15: the mean lies within 0.85 and 1.05 of the truth, 0.0225."""
+def test_the_estimate_is_close_to_the_truth() -> None:
+    """20 draws of 2,000 rows, gap 0.15: the mean is 0.85 to 1.05 times the truth, 0.0225."""
     values = over_draws(2_000, 6, 0.15, 20)
     assert 0.85 < values.mean() / 0.15**2 < 1.05
 
 
-def test_nothing_is_found_where_there_is_nothing() -> None:
-    """30 draws of 1,000 rows: the mean lies within 3.5 of its standard errors around 0."""
+def test_the_estimate_is_zero_on_average_without_a_loss() -> None:
+    """30 draws of 1,000 rows: the mean lies within 3.5 standard errors of 0."""
     values = over_draws(1_000, 6, 0.0, 30)
     assert abs(values.mean()) < 3.5 * values.std(ddof=1) / np.sqrt(30)
 
 
-def test_its_standard_error_is_the_spread_over_draws() -> None:
-    """40 draws of 1,500 rows: the mean standard error is within 0.7 and 1.5 of the spread."""
+def test_the_standard_error_matches_the_standard_deviation_over_draws() -> None:
+    """40 draws of 1,500 rows: the mean standard error is 0.7 to 1.5 times the standard deviation."""
     found = [estimated(problem(1_500, 5, seed, 0.12)[0], seed) for seed in range(40)]
     spread = np.std([one.value for one in found], ddof=1)
     assert 0.7 < np.mean([one.stderr or 0.0 for one in found]) / spread < 1.5
@@ -56,13 +56,13 @@ def test_its_standard_error_is_the_spread_over_draws() -> None:
 
 @pytest.mark.slow
 def test_the_test_of_no_loss_keeps_its_level() -> None:
-    """200 draws of 600 rows with nothing to find: at most 21 p-values below 5%, 3.6 errors more."""
+    """200 draws of 600 rows without a loss: at most 21 p-values below 5%, 3.6 standard errors more."""
     found = [estimated(problem(600, 8, seed, 0.0)[0], seed).pvalue for seed in range(200)]
     assert sum(one is not None and one < 0.05 for one in found) <= 21
 
 
-def test_by_the_log_loss_the_estimate_is_below_the_truth() -> None:
-    """10 draws of 3,000 rows: the mean is between half of the loss by the log-loss and all of it."""
+def test_the_estimate_for_the_log_loss_is_not_above_the_truth() -> None:
+    """10 draws of 3,000 rows: the mean is between 0.5 and 1.03 times the true loss."""
     values, truth = [], []
     for seed in range(10):
         one, _ = problem(3_000, 5, seed, 0.15, LogLoss())
@@ -77,14 +77,14 @@ def repeated(one: BinaryProblem, times: int, clusters: Codes | None = None) -> B
     return replace(one.take(np.tile(np.arange(len(one.labels)), times)), clusters=clusters)
 
 
-def test_rows_that_are_copied_with_their_labels_find_nothing_new() -> None:
-    """500 rows four times, nothing to find, 10 draws: copies in two blocks would find 0.02 and more."""
+def test_copies_of_rows_are_never_divided() -> None:
+    """10 draws of 500 rows repeated four times, without a loss: divided copies would give over 0.02."""
     values = [estimated(repeated(problem(500, 4, seed, 0.0)[0], 4), seed).value for seed in range(10)]
     assert abs(np.mean(values)) < 0.01
 
 
 def test_clusters_are_never_divided() -> None:
-    """300 clusters of 5 rows with one label each and columns that tell them apart, 10 draws."""
+    """10 draws of 300 clusters of 5 rows, each with one label and columns that identify it."""
     values = []
     for seed in range(10):
         g = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_clusters_are_never_divided() -> None:
         features = Features(X, ("a", "b", "c", "d"))
         rows = (None, g.uniform(0.4, 0.6, 1_500), labels, Brier(), None, features, None, None, cluster)
         values.append(estimated(BinaryProblem(*rows), seed).value)
-    assert abs(np.mean(values)) < 0.03  # were clusters divided it would be near 0.25
+    assert abs(np.mean(values)) < 0.03  # it would be close to 0.25 if clusters were divided
 
 
 def test_equal_weights_change_nothing() -> None:
@@ -103,7 +103,7 @@ def test_equal_weights_change_nothing() -> None:
     assert estimated(one).value == pytest.approx(estimated(weighted).value, rel=1e-9)
 
 
-def test_an_audit_by_twins_adds_up_and_says_so() -> None:
+def test_the_losses_of_an_audit_by_twins_add_up_and_the_result_names_the_method() -> None:
     sample = Sigmoid(perturbation="step").sample(3_000)
     result = epiloss.audit(sample.y, sample.scores, sample.X, method="twin")
     total = result.calibration_loss.value + result.grouping_loss.value + result.remainder.value
@@ -114,8 +114,8 @@ def test_an_audit_by_twins_adds_up_and_says_so() -> None:
     assert result.grouping_loss.pvalue < 1e-6
 
 
-def test_neither_seed_nor_order_moves_the_estimate() -> None:
-    """Tied scores and equal rows included; other deals, which ``repeats`` averages over, do move it."""
+def test_neither_seed_nor_order_changes_the_estimate() -> None:
+    """Also with tied scores and equal rows; the other splits averaged by ``repeats`` do change it."""
     g = np.random.default_rng(3)
     X, scores = g.integers(4, size=(1_500, 3)), np.round(g.uniform(0.2, 0.8, 1_500), 2)
     y = (g.random(1_500) < scores + 0.1 * (X[:, 0] > 1)).astype(int)

@@ -1,4 +1,4 @@
-"""The headline beyond memory: models of a sample judge every row, and all rows have a say."""
+"""Twin learners beyond memory: models trained on a sample evaluate every row of the data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def expected(folder: Path) -> dict[str, Any]:
 # the same bits
 
 
-def test_the_result_says_what_was_learned_on_a_sample_and_that_all_rows_were_judged(
+def test_the_result_says_what_was_learned_on_a_sample_and_that_all_rows_were_evaluated(
     expected: dict[str, Any],
 ) -> None:
     assert expected["method"] == "twin"
@@ -49,7 +49,7 @@ def test_processes_and_the_order_of_rows_do_not_matter(
     assert audited(folder, n_jobs=2, **TWIN) == expected
 
 
-def test_how_rows_are_cut_does_not_matter(
+def test_files_and_batches_do_not_change_the_result(
     whole: Any, tmp_path: Path, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "_BATCH_ROWS", 1_700)
@@ -59,7 +59,7 @@ def test_how_rows_are_cut_does_not_matter(
     assert audited(tmp_path, **TWIN) == expected
 
 
-def test_a_run_that_stopped_goes_on_with_what_it_has_judged(
+def test_a_stopped_run_continues_from_its_checkpoint(
     folder: Path, tmp_path: Path, expected: dict[str, Any]
 ) -> None:
     with stopped_by(KeyboardInterrupt):
@@ -69,18 +69,18 @@ def test_a_run_that_stopped_goes_on_with_what_it_has_judged(
 
 
 @pytest.mark.filterwarnings("ignore:A worker stopped")
-def test_a_worker_that_dies_does_not_change_a_bit(
+def test_a_worker_that_dies_does_not_change_the_result(
     folder: Path, died: Path, expected: dict[str, Any]
 ) -> None:
     assert audited(folder, n_jobs=2, **TWIN) == expected
     assert died.exists()
 
 
-# all rows have a say
+# all rows are evaluated
 
 
 class Passed:
-    """What the last pass was given and found, and the audit that was made of it."""
+    """Records the arguments of ``audit_of_tally``, with samples of a given size."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         inner = from_tally.audit_of_tally
@@ -93,7 +93,7 @@ class Passed:
         monkeypatch.setattr(run, "audit_of_tally", noted)
 
     @property
-    def juries(self) -> Any:
+    def models(self) -> Any:
         return self.given[3]
 
     @property
@@ -112,38 +112,40 @@ class Passed:
         return binary_problems(whole, found.details.options.rule), kept
 
 
-def means_given_the_score(judged: Any) -> Any:
+def means_given_the_score(evaluated: Any) -> Any:
     """Return the projections of the columns on the splines of the score, by least squares."""
-    basis = judged.basis
+    basis = evaluated.basis
     design = np.zeros((len(basis.first), basis.n_splines))
     for i, values in enumerate(basis.values):
         design[np.arange(len(design)), basis.first + i] = values
     root = np.ones(len(design)) if basis.weight is None else np.sqrt(basis.weight)
-    fitted = np.linalg.lstsq(design * root[:, None], (judged.columns * root).T, rcond=None)[0]
+    fitted = np.linalg.lstsq(design * root[:, None], (evaluated.columns * root).T, rcond=None)[0]
     return (design @ fitted).T
 
 
-def directly(jury: Any, problem: BinaryProblem, kept: Any) -> float:
-    """Return the estimate of all rows in memory by the same judges.
+def directly(models: Any, problem: BinaryProblem, kept: Any) -> float:
+    """Return the estimate from all rows in memory, by the same models.
 
-    The last stage counts as far as it finds more on other parts, in errors of the sampled rows.
+    The weight of full predictions depends on their gain on other parts, in standard errors of the
+    sampled rows.
     """
     n = len(problem.labels)
     weight = np.ones(n) if problem.weights is None else problem.weights
     found, part = np.zeros((2, 2, n)), np.zeros(n, int)
-    for judged in jury.judged(problem):
-        m, p = len(judged.rows), len(np.unique(judged.basis.first)) + len(judged.basis.values) - 1
-        *a, r = judged.columns - means_given_the_score(judged)
-        times = judged.kappa * m / (m - p)
+    for evaluated in models.evaluate(problem):
+        m, basis = len(evaluated.rows), evaluated.basis
+        p = len(np.unique(basis.first)) + len(basis.values) - 1
+        *a, r = evaluated.columns - means_given_the_score(evaluated)
+        times = evaluated.kappa * m / (m - p)
         for stage, (a1, a2) in enumerate(zip(a[::2], a[1::2], strict=True)):
             added = times * (a1 + a2) / 2 * r, times * a1 * a2
-            if judged.costs is not None:
-                added = times * (a1 + a2) / 4 * r, judged.costs[stage]
-            found[stage][:, judged.rows] = added
-        part[judged.rows] = judged.part
+            if evaluated.costs is not None:
+                added = times * (a1 + a2) / 4 * r, evaluated.costs[stage]
+            found[stage][:, evaluated.rows] = added
+        part[evaluated.rows] = evaluated.part
 
     def z_score(values: Any, others: Any) -> float:
-        """Return the mean of all other rows, in standard errors of those that were sampled."""
+        """Return the mean over all other rows, in standard errors of the sampled ones."""
         sampled = others & kept
         share = weight[sampled] / weight[sampled].sum()
         deviation = share * (values[sampled] - share @ values[sampled])
@@ -171,10 +173,10 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_estimate_is_that_of_all_rows_in_memory_by_the_same_judges(
+def test_the_estimate_equals_that_of_the_same_models_on_all_rows_in_memory(
     case: str, whole: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Categories, missing values, moments and single floats are among the features."""
+    """The features include categories, missing values, timestamps and single-precision floats."""
     score = whole["score"].to_numpy()
     rows = whole.append_column("no", pa.array(1 - score))
     rows = rows.append_column("rounded", pa.array(np.round(score, 1)))
@@ -189,13 +191,13 @@ def test_the_estimate_is_that_of_all_rows_in_memory_by_the_same_judges(
     given.pop("repeats", None)
     wanted = 0.0
     problems, kept = passed.problems(rows, **given)
-    for juries, problem in zip(passed.juries, problems, strict=True):
-        wanted += float(np.mean([directly(jury, problem, kept) for jury in juries]))
+    for repeats, problem in zip(passed.models, problems, strict=True):
+        wanted += float(np.mean([directly(models, problem, kept) for models in repeats]))
     assert result.grouping_loss.value == pytest.approx(wanted, rel=1e-6)
     assert result.grouping_loss.value > 0.015
 
 
-def test_top_labels_are_judged_with_the_class_that_they_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_labels_are_evaluated_with_their_class(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = MultiClass()
     sample = problem.sample(20_000)
     scores = {f"p{k}": sample.scores[:, k] for k in range(sample.scores.shape[1])}
@@ -205,17 +207,19 @@ def test_top_labels_are_judged_with_the_class_that_they_claim(monkeypatch: pytes
     with monkeypatch.context() as patch:
         passed = Passed(patch, 6_000)
         result = epiloss.audit_table(rows, **given)
-    ((jury,),) = passed.juries
+    ((models,),) = passed.models
     (one,), kept = passed.problems(rows, **given)
     assert one.claimed is not None
     assert result.task == "top-label"
-    assert result.grouping_loss.value == pytest.approx(directly(jury, one, kept), rel=1e-6)
+    assert result.grouping_loss.value == pytest.approx(directly(models, one, kept), rel=1e-6)
     truth = problem.truth(task="top-label").grouping_loss
     assert 0.7 * truth < result.grouping_loss.value < 1.1 * truth
 
 
-def test_categories_that_the_sample_does_not_have_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row in 1,000 has a city of its own: of a sample of 3,000, three or so are known."""
+def test_rows_with_categories_that_the_sample_lacks_are_evaluated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One row in 1,000 has a city of its own, so that a sample of 3,000 contains about three of them."""
     g = np.random.default_rng(0)
     sample = Sigmoid(perturbation="step").sample(N)
     city = np.where(g.random(N) < 0.001, [f"village {i}" for i in range(N)], "town")
@@ -229,15 +233,15 @@ def test_categories_that_the_sample_does_not_have_are_judged(monkeypatch: pytest
     assert result.grouping_loss.value > 0.015
 
 
-def _alike(columns: dict[str, Any], labels: Any) -> Any:
+def _labelled(columns: dict[str, Any], labels: Any) -> Any:
     return pa.table({**columns, "label": labels.astype(int)})
 
 
-def test_rows_that_are_alike_and_no_copies_are_divided_by_place_as_in_memory(tmp_path: Path) -> None:
-    """There are 32 kinds of rows; the estimates differ by at most 4 of the larger standard error."""
+def test_equal_rows_that_are_not_copies_are_divided_by_row_number_as_in_memory(tmp_path: Path) -> None:
+    """32 distinct rows: the estimates differ by at most 4 times the larger standard error."""
     g = np.random.default_rng(0)
     few = {"a": g.integers(8, size=N), "score": g.choice([0.2, 0.4, 0.6, 0.8], N)}
-    rows = _alike(few, g.random(N) < few["score"] + 0.15 * np.sign(few["a"] - 3.5))
+    rows = _labelled(few, g.random(N) < few["score"] + 0.15 * np.sign(few["a"] - 3.5))
     result = audited(rows, exclude=[], **TWIN)
     assert "sampled-by-place" in [one["code"] for one in result["remarks"]]
     enough = audited(rows, exclude=[], memory="2GB", **TWIN)["grouping_loss"]
@@ -249,18 +253,18 @@ def test_rows_that_are_alike_and_no_copies_are_divided_by_place_as_in_memory(tmp
     assert audited(tmp_path, exclude=[], **TWIN) == result
 
 
-def test_where_rows_cannot_be_parted_the_sample_alone_leads_and_is_said_to() -> None:
+def test_the_estimate_is_that_of_the_sample_if_rows_cannot_be_split() -> None:
     g = np.random.default_rng(0)
     few = {"a": g.integers(2, size=N), "score": np.full(N, 0.5), "id": np.arange(N)}
-    rows = _alike(few, g.random(N) < np.where(few["a"] == 0, 0.3, 0.7))
+    rows = _labelled(few, g.random(N) < np.where(few["a"] == 0, 0.3, 0.7))
     result = audited(rows, exclude=[], row_id="id", memory="12MB", **TWIN)
     told = next(one["text"] for one in result["remarks"] if one["code"] == "sampled")
-    assert "the headline without bins and standard errors rest on it" in told
+    assert "the estimate without bins and standard errors were estimated from the sample" in told
     assert "on a sample of" in result["recommendation"]
     assert "evaluated on all" not in result["recommendation"]
 
 
-# what fits the sample is audited as in memory
+# rows that fit into memory give the result of arrays
 
 
 KINDS: dict[str, list[str]] = {
@@ -275,7 +279,7 @@ KINDS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{}, {"rule": "log"}, {"sample_weight": "weight"}], ids=str)
-def test_rows_that_fit_the_sample_give_the_bits_of_arrays_in_any_order(
+def test_rows_that_fit_into_memory_give_the_result_of_arrays_in_any_order(
     kind: str, options: dict[str, Any], whole: Any, tmp_path: Path
 ) -> None:
     rows = whole.slice(0, 1_500)
@@ -294,7 +298,7 @@ def test_rows_that_fit_the_sample_give_the_bits_of_arrays_in_any_order(
         assert epiloss.audit(y, p, X, **given).twin_estimate == found.twin_estimate
 
 
-# how sure it is
+# standard errors and intervals
 
 
 def _many(n: int, seed: int) -> Any:
@@ -304,15 +308,15 @@ def _many(n: int, seed: int) -> Any:
     return pa.table(columns)
 
 
-def test_the_estimate_is_near_the_truth_and_as_sure_as_all_rows_make_it(
+def test_the_estimate_is_close_to_the_truth_and_more_rows_reduce_its_standard_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """12 draws of 100,000 rows, with samples of 5,000.
 
-    Each estimate lies within 3.5 standard errors of their mean, and the mean within 0.85 and 1.02 of the
-    truth. What rows add when they evaluate is as sure as the number of rows makes it: against the sample
-    alone its part of the standard error is sqrt(5,000 / 100,000) = 0.22 times as large, within 15% on
-    average; with what the sample's rows teach, it is at most 0.45 times as large.
+    Each estimate lies within 3.5 standard errors of their mean, and the mean is 0.85 to 1.02 times the
+    truth. The part of the standard error that is due to evaluated rows is sqrt(5,000 / 100,000) = 0.22
+    times that of an audit of the sample alone, within 15% on average. With the part that is due to
+    training rows, the standard error is at most 0.45 times as large.
     """
     truth = Sigmoid(perturbation="step").truth().grouping_loss
     found, own, ratios = [], [], []
@@ -339,13 +343,13 @@ def test_the_estimate_is_near_the_truth_and_as_sure_as_all_rows_make_it(
     assert 0.5 < errors.mean() / values.std(ddof=1) < 2.5
 
 
-def test_where_there_is_nothing_to_find_the_lower_limit_is_seldom_above_it(
+def test_the_lower_limit_is_rarely_above_zero_without_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """60 draws of 100,000 rows, samples of 5,000: at most 12 one-sided limits of 95% are above 0.
 
-    The noise that more rows do not reduce is told by three models only, so that 10% are allowed: 12 are
-    2.6 binomial standard errors more. Of the p-values at most 8 are below 5%, 3 standard errors more.
+    Only three models estimate the noise that more rows do not reduce, so that 10% are allowed: 12 are
+    2.6 binomial standard errors more. At most 8 p-values are below 5%, 3 standard errors more.
     """
     Passed(monkeypatch, 5_000)
     above = rejected = 0
@@ -361,7 +365,7 @@ def test_where_there_is_nothing_to_find_the_lower_limit_is_seldom_above_it(
     assert rejected <= 8
 
 
-def test_losses_add_up_and_memory_bounds_the_sample_only(whole: Any) -> None:
+def test_losses_add_up_and_memory_limits_only_the_sample(whole: Any) -> None:
     result = epiloss.audit_table(whole, label="label", score="score", exclude=["weight"], memory=SMALL)
     total = result.calibration_loss.value + result.grouping_loss.value + result.remainder.value
     assert total == pytest.approx(result.score.value)

@@ -168,8 +168,8 @@ def _is_consistent_tally(work: TakeTally, result: Tally) -> bool:
         if learned.partition is not None:
             for place, region in zip(one.level_set.tolist(), one.region.tolist(), strict=True):
                 learned.partition.path(place, region)  # raises an error for an unknown region
-    wanted = [TwinSums.empty(jury) for juries in work.juries for jury in juries]
-    forms = [[(one.form, one.sums.shape) for one in some] for some in (result.twins, wanted)]
+    wanted = [TwinSums.empty(models) for some in work.twin_models for models in some]
+    forms = [[(one.layout, one.sums.shape) for one in some] for some in (result.twins, wanted)]
     return consistent and forms[0] == forms[1]
 
 

@@ -33,10 +33,11 @@ from epiloss.estimation.partition_bound import (
     score_histogram,
 )
 from epiloss.estimation.region_stats import RegionStats
-from epiloss.estimation.twins.estimate import estimate_of_means, tested
+from epiloss.estimation.twins.estimate import estimate_of_means
 from epiloss.estimation.twins.interval import variance_per_loss
-from epiloss.estimation.twins.jury import Jury, Keys
 from epiloss.estimation.twins.moments import TwinSums
+from epiloss.estimation.twins.sample_models import Keys, TwinModels
+from epiloss.estimation.twins.shrinkage import z_and_pvalue
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import Display
 from epiloss.input.tasks import BinaryProblem, binary_problems
@@ -76,20 +77,20 @@ def learn_from_sample(
     return tuple(learned), learners
 
 
-Juries = tuple[tuple[Jury, ...], ...]  # of each binary problem, one for each repeat
+RepeatedModels = tuple[tuple[TwinModels, ...], ...]  # of each binary problem, one for each repeat
 
 
-def learn_juries(sample: Sample, options: Options, n_rows: int) -> Juries:
+def train_twin_models(sample: Sample, options: Options, n_rows: int) -> RepeatedModels:
     """Train twin learners on the sample if the method needs them; empty if that is not possible."""
     if options.method != "twin":
         return ()
     binaries = binary_problems(sample.problem, options.rule)
-    return tuple(_juries(one, sample.places, options, n_rows) for one in binaries)
+    return tuple(_train_repeats(one, sample.places, options, n_rows) for one in binaries)
 
 
-def _juries(
+def _train_repeats(
     problem: BinaryProblem, places: Keys | None, options: Options, n_rows: int
-) -> tuple[Jury, ...]:
+) -> tuple[TwinModels, ...]:
     labels = problem.labels
     if problem.features is None or problem.groups is not None or problem.vectors is not None:
         return ()
@@ -98,10 +99,12 @@ def _juries(
     generator = fold_generator(options)
     learner = None if options.learner_given is None else options.learner
     found = [
-        Jury.learn(problem, generator, n_rows, places=places, learner=learner, n_jobs=options.n_jobs)
+        TwinModels.train(
+            problem, generator, n_rows, places=places, learner=learner, n_jobs=options.n_jobs
+        )
         for _ in range(options.repeats)
     ]
-    whole = tuple(jury for jury in found if jury is not None)
+    whole = tuple(models for models in found if models is not None)
     return whole if len(whole) == len(found) else ()
 
 
@@ -109,7 +112,7 @@ def audit_of_tally(
     sample: Sample,
     learned: Sequence[Learned],
     learners: Codes,
-    juries: Juries,
+    twin_models: RepeatedModels,
     tally: Tally,
     options: Options,
     display: Display | None,
@@ -122,19 +125,25 @@ def audit_of_tally(
     ]
     bounds: list[CrossfitBound | None] = []
     if options.without_bins:
-        bounds = _without_bins(binaries, sample.places, learners, juries, tally, options)
+        bounds = _without_bins(binaries, sample.places, learners, twin_models, tally, options)
     after = None
     if options.recalibrate is not None:
         after = recalibrated_audit(sample.problem, binaries, options)
     n_sample, n_rows = len(sample.keys), tally.n_rows
-    judged = any(juries) and sum(map(bool, juries)) == sum(one is not None for one in bounds)
+    n_bounds = sum(bound is not None for bound in bounds)
+    evaluated_all = any(twin_models) and sum(map(bool, twin_models)) == n_bounds
     remark = _remark(
-        n_sample, len(learners), n_rows, bounds, judged=judged, recalibrated=after is not None
+        n_sample,
+        len(learners),
+        n_rows,
+        bounds,
+        evaluated_all=evaluated_all,
+        recalibrated=after is not None,
     )
     problem = sample.problem.with_remarks(remark)
     by_subgroup = _by_subgroup(sample.problem, learned, tally, options)
     result = summarise(problem, options, evaluations, bounds, after, display, by_subgroup)
-    if not judged:
+    if not evaluated_all:
         return result
     on = f"learned on a sample of {n_sample:,} rows, evaluated on all {n_rows:,}"
     return replace(result, recommendation=twin_headline(on))
@@ -144,16 +153,16 @@ def _without_bins(
     binaries: Sequence[BinaryProblem],
     places: Keys | None,
     learners: Codes,
-    juries: Juries,
+    twin_models: RepeatedModels,
     tally: Tally,
     options: Options,
 ) -> list[CrossfitBound | None]:
     """Return the estimates without bins: on all rows with twin learners, else on the sample."""
     sums, bounds = iter(tally.twins), []
-    for problem, some in zip(binaries, juries or [()] * len(binaries), strict=True):
+    for problem, some in zip(binaries, twin_models or [()] * len(binaries), strict=True):
         repeats = [
-            _twin_of_sums(problem, places, learners, jury, next(sums), options.confidence_level)
-            for jury in some
+            _twin_of_sums(problem, places, learners, models, next(sums), options.confidence_level)
+            for models in some
         ]
         bounds.append(mean_of_repeats(repeats) if repeats else _padded(crossfit(problem, options)))
     return bounds
@@ -163,22 +172,22 @@ def _twin_of_sums(
     sample: BinaryProblem,
     places: Keys | None,
     learners: Codes,
-    jury: Jury,
+    models: TwinModels,
     sums: TwinSums,
     level: float,
 ) -> CrossfitBound:
     """Return the twin estimate of all rows, with its standard error from the sampled rows."""
     weight = np.ones(len(sample.labels)) if sample.weights is None else sample.weights
     error = SampledMean.of(weight, learners, sums.weight, sums.weight_sq)
-    chosen = sums.chosen(sums.terms(jury, sample, places), weight)
-    rows, errors = chosen.rows, (error.influence, error.of_sample)
+    combined = sums.combine_stages(sums.terms(models, sample, places), weight)
+    rows, errors = combined.rows, (error.influence, error.of_sample)
     ordered = sample.take(np.argsort(sample.scores, kind="stable"))
     share_sq = sums.weight_sq / sums.weight**2
     per_loss = variance_per_loss(ordered.labels, ordered.scores, ordered.weights, sample.rule, share_sq)
     found = estimate_of_means(
-        chosen.means, rows, *errors, level, spread=chosen.spread, per_loss=per_loss
+        combined.means, rows, *errors, level, between_parts=combined.between_parts, per_loss=per_loss
     )
-    pvalue = tested(chosen.cautious, error.influence(rows.cautious).stderr())[1]
+    pvalue = z_and_pvalue(combined.early_cross, error.influence(rows.early_cross).stderr())[1]
     estimate = replace(found.estimate, pvalue=pvalue)
     return replace(found, estimate=estimate, prediction=rows.prediction)
 
@@ -207,7 +216,7 @@ def _remark(
     n_rows: int,
     bounds: Sequence[Any],
     *,
-    judged: bool,
+    evaluated_all: bool,
     recalibrated: bool,
 ) -> Remark:
     """Return the remark on how many rows each estimate is based on."""
@@ -215,7 +224,7 @@ def _remark(
     if n_learners:
         sentences.append(f"regions were learned on {n_learners:,} sampled rows")
     from_sample = ["standard errors"]
-    if judged:
+    if evaluated_all:
         sentences.append("the models of the headline were learned on the sample")
     elif any(bound is not None for bound in bounds):
         from_sample.insert(0, "the estimate without bins")

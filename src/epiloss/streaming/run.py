@@ -23,7 +23,7 @@ from epiloss.streaming.checkpoint import Checkpoint, digest
 from epiloss.streaming.columns import Columns
 from epiloss.streaming.draw_sample import DrawnSample, data_changed, draw_sample
 from epiloss.streaming.engines import resolve_engine
-from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample, learn_juries
+from epiloss.streaming.from_tally import audit_of_tally, learn_from_sample, train_twin_models
 from epiloss.streaming.given_logs import (
     audit_repeated,
     columns_of_log,
@@ -194,12 +194,12 @@ def _audit_all_rows(
     sample, survey = drawn.sample, drawn.survey
     learned, learners = learn_from_sample(sample, survey, options, drawn.limit)
     keys = digest([sample.keys.tolist()[:: max(len(sample.keys) // 100, 1)], drawn.n_rows])
-    juries = learn_juries(sample, options, survey.n_rows)
-    work = TakeTally(drawn.read, options.rule, learned, juries)
+    twin_models = train_twin_models(sample, options, survey.n_rows)
+    work = TakeTally(drawn.read, options.rule, learned, twin_models)
     tally: Tally = runner.run(work, keys, drawn.n_rows)
     if tally.n_rows != survey.n_rows:
         raise data_changed(survey.n_rows, tally.n_rows)
-    return audit_of_tally(sample, learned, learners, juries, tally, options, display)
+    return audit_of_tally(sample, learned, learners, twin_models, tally, options, display)
 
 
 def _one_class(runner: Runner, work: TakeScore, census: Census) -> DataError:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from epiloss.estimation.learned import Learned
 from epiloss.estimation.region_stats import RegionStats, RegionSums
-from epiloss.estimation.twins.jury import Jury
-from epiloss.estimation.twins.moments import Form, TwinSums
+from epiloss.estimation.twins.moments import SumLayout, TwinSums
+from epiloss.estimation.twins.sample_models import TwinModels
 from epiloss.input.tasks import binary_problems
 from epiloss.scoring import ScoringRule
 from epiloss.streaming.packing import packed, unpacked
@@ -20,12 +20,12 @@ from epiloss.streaming.survey import row_numbers
 
 @dataclass(frozen=True)
 class Tally(PassResult):
-    """The sums of each region, of each subgroup and of each jury, for each binary problem."""
+    """The sums of regions, of subgroups and of twin models, for each binary problem."""
 
     n_rows: int
     stats: tuple[RegionStats, ...]
     by_subgroup: tuple[RegionStats, ...] = ()  # for each problem, those of each subgroup column
-    twins: tuple[TwinSums, ...] = ()  # for each problem, those of each jury
+    twins: tuple[TwinSums, ...] = ()  # for each problem, those of each set of models
 
     def merge(self, other: Tally) -> Tally:
         """Return the sums of both."""
@@ -41,7 +41,7 @@ class Tally(PassResult):
         arrays = [array for one in every for array in (one.level_set, one.region, one.sums.reshape(-1))]
         plans = [one.plan for one in every]
         facts = {"n_rows": self.n_rows, "plans": plans, "n_problems": len(self.stats)}
-        facts["twins"] = [astuple(one.form) for one in self.twins]
+        facts["twins"] = [astuple(one.layout) for one in self.twins]
         return packed(facts, [*arrays, *(one.sums for one in self.twins)], None)
 
     @classmethod
@@ -55,19 +55,19 @@ class Tally(PassResult):
                 RegionStats(level_set, region, sums.reshape(2, -1, len(region)), (plan[0], plan[1]))
             )
         n, others = int(facts["n_problems"]), arrays[3 * len(every) :]
-        forms = (Form(*form) for form in facts["twins"])
-        twins = (TwinSums(form, one) for form, one in zip(forms, others, strict=True))
+        layouts = (SumLayout(*layout) for layout in facts["twins"])
+        twins = (TwinSums(layout, one) for layout, one in zip(layouts, others, strict=True))
         return cls(facts["n_rows"], tuple(every[:n]), tuple(every[n:]), tuple(twins))
 
 
 @dataclass(frozen=True)
 class TakeTally(Pass[Tally]):
-    """Add up the rows of each region, and the predictions of the juries for every row."""
+    """Add up the rows of each region, and the predictions of the twin models for every row."""
 
     reader: Reader
     rule: ScoringRule
     learned: tuple[Learned, ...]
-    juries: tuple[tuple[Jury, ...], ...] = ()  # of each problem; none for other methods than twins
+    twin_models: tuple[tuple[TwinModels, ...], ...] = ()  # of each problem; empty for other methods
     name: ClassVar[str] = "tally"
     result: ClassVar[type[PassResult]] = Tally
 
@@ -87,7 +87,7 @@ class TakeTally(Pass[Tally]):
             [RegionSums(one.n_level_sets, rule) for _ in names]
             for one, rule in zip(self.learned, rules, strict=True)
         ]
-        twins = [[TwinSums.empty(jury) for jury in some] for some in self.juries]
+        twins = [[TwinSums.empty(models) for models in some] for some in self.twin_models]
         n_rows = 0
         for batch, before, at in numbered_batches(batches, part_name, first_row):
             problem = self.reader.problem(batch, at)
@@ -101,18 +101,18 @@ class TakeTally(Pass[Tally]):
                 whole.add(rows.level_set, rows.region, *values)
                 for part, groups in zip(parts, problem.subgroups.values(), strict=True):
                     part.add(rows.level_set, groups.codes, *values)
-            if not self.juries:
+            if not self.twin_models:
                 continue
             places = row_numbers(offset + before, batch.num_rows)
             places = places if problem.rows is None else places[problem.rows]
-            for binary, juries, judged in zip(binaries, self.juries, twins, strict=True):
-                for jury, one in zip(juries, judged, strict=True):
-                    one.add(jury, binary, places)
+            for binary, repeats, twin_sums in zip(binaries, self.twin_models, twins, strict=True):
+                for models, one in zip(repeats, twin_sums, strict=True):
+                    one.add(models, binary, places)
         return Tally(
             n_rows,
             tuple(one.stats() for one in sums),
             tuple(part.stats() for parts in by_subgroup for part in parts),
-            tuple(one for judged in twins for one in judged),
+            tuple(one for repeats in twins for one in repeats),
         )
 
     @property

@@ -121,7 +121,7 @@ def _bound(
             options.confidence_level,
             generator,
             learner=None if options.learner_given is None else learner,
-            judged=None if len(rows) == len(problem.scores) else rows,
+            evaluated=None if len(rows) == len(problem.scores) else rows,
             n_jobs=options.n_jobs,
         )
     some = problem.take(rows)

@@ -19,15 +19,15 @@ from epiloss._typing import Floats
 from epiloss.estimation.learning.encoding import Encoding, edges_of, write_codes
 from epiloss.estimation.learning.ridge import CodedRidge, fit_ridge
 
-# With more than 96 columns, the trees use only the 48 that explain most on their own: searching all of
-# them takes time in proportion, and splits on noise columns become more likely.
+# With more than 96 columns, the trees use only the 48 that explain most on their own, because the time
+# to grow them is proportional to the number of columns.
 _MAX_UNSCREENED, _N_SCREENED = 96, 48
 # A leaf must have the weight of at least this many average rows.
 _MIN_LEAF_ROWS = 20
 # The value of a leaf is shrunk towards 0 as if it had this many more rows, with residual 0.
 _LEAF_PENALTY_ROWS = 5.0
 # From this number of training rows on: the number of trees, the leaves of each, and the learning rate.
-# More rows support more trees, and larger ones.
+# More rows support larger trees.
 _TREE_SIZES = ((30_000, 100, 31, 0.4), (6_000, 80, 31, 0.4), (2_500, 14, 12, 0.8), (0, 28, 9, 0.4))
 _MAX_DEPTH = 8
 # The early prediction uses the first trees whose learning rates add up to about this number: three trees

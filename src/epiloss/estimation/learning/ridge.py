@@ -26,8 +26,8 @@ _PENALTY_DIVISOR = 16.0
 _MAX_GRAM_PRODUCTS = 3e10
 # Number of values that are decoded at a time, to bound memory.
 _BLOCK_VALUES = 2**22
-# With more than 1,024 columns, at most 1,200 rows choose the penalty: the eigenvalue decomposition of a
-# matrix of all columns would take most of the time.
+# With more than 1,024 columns, the penalty is chosen on at most 1,200 rows: the time of an eigenvalue
+# decomposition grows with the cube of the smaller number of rows and columns.
 _WIDE, _MAX_PENALTY_ROWS = 1_024, 1_200
 
 

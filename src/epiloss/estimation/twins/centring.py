@@ -1,9 +1,9 @@
 """Means given the score: projections on quadratic splines of the score's rank.
 
-What a prediction or a label is beyond its mean given the score is its residual. The projection takes
-up a part of each row's noise; residuals are multiplied by ``sqrt(n / (n - p))``, with ``p`` splines, so
-that the mean of their products is unbiased. Where the score has few values, the means are those of each
-value.
+The residual of a prediction or a label is its difference from its mean given the score. The projection
+also removes a part of each row's noise, so residuals are multiplied by ``sqrt(n / (n - p))``, where
+``p`` is the number of splines: the mean of products of residuals is then unbiased. If there are few
+distinct scores, the mean is computed separately for each of them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ import numpy as np
 
 from epiloss._typing import Codes, Floats
 
-_FEWEST, _MOST = 5, 40  # intervals between knots
-_STEPS = 100  # of an interval, at which the rank of a score is known
+# Bounds of the number of intervals between knots, which grows with the cube root of the number of rows.
+_MIN_INTERVALS, _MAX_INTERVALS = 5, 40
+# ScoreScale stores the ranks of scores at a resolution of this many steps per interval.
+_STEPS_PER_INTERVAL = 100
+# Residuals of at most this fraction of the largest value of a column are rounding errors.
+_RELATIVE_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
 class ScoreBasis:
-    """The splines that are not 0 at each row: their ``values`` (k, rows), from the ``first`` one on.
+    """The splines of the score, evaluated at each row.
 
-    ``starts`` are the rows at which a score begins, with the rows in the order of their scores.
+    Only a few neighbouring splines are not 0 at a row: those from ``first`` on, with the ``values``
+    (k, rows). ``starts`` are the first rows of each distinct score, if the rows are sorted by score.
     """
 
     first: Codes
@@ -35,23 +40,23 @@ class ScoreBasis:
 
     @classmethod
     def of(cls, scores: Floats, weight: Floats | None = None) -> ScoreBasis:
-        """Return the splines of scores in ascending order; indicators where they have few values."""
+        """Return the splines of sorted scores, or an indicator of each score if there are few."""
         n_intervals = intervals_for(len(scores))
-        starts, code = _distinct(scores)
+        starts, code = _distinct_scores(scores)
         if len(starts) <= n_intervals + 2:
             return cls(code, np.ones((1, len(scores))), len(starts), weight, starts)
-        place = _ranks(starts, len(scores), weight) * n_intervals
-        first, values = _splines(place[code], n_intervals)
+        position = _ranks(starts, len(scores), weight) * n_intervals
+        first, values = _splines(position[code], n_intervals)
         return cls(first, values, n_intervals + 2, weight, starts)
 
     @property
     def inflation(self) -> float:
-        """How many times larger residuals are made, so that products of them are unbiased."""
+        """The factor of the residuals that makes the means of their products unbiased."""
         n = len(self.first)
         return float(np.sqrt(n / max(n - self.n_splines, 1)))
 
     def mean(self, columns: Floats) -> Floats:
-        """Return the means given the score of columns (k, rows)."""
+        """Return the means of columns (k, rows) given the score; the rows must be sorted by score."""
         coefficients = self.fit(columns)
         means = np.empty_like(columns)
         for first, rows in self._runs():
@@ -60,31 +65,31 @@ class ScoreBasis:
 
     def fit(self, columns: Floats) -> Floats:
         """Return the coefficients (splines, k) of the means of columns (k, rows)."""
-        width, reach = len(self.values), self.n_splines - len(self.values) + 1
-        gram, moment = np.zeros((width, width, reach)), np.zeros((width, len(columns), reach))
+        width, n_cells = len(self.values), self.n_splines - len(self.values) + 1
+        gram, moment = np.zeros((width, width, n_cells)), np.zeros((width, len(columns), n_cells))
         for first, rows in self._runs():
             values = self.values[:, rows]
             weighted = values if self.weight is None else values * self.weight[rows]
             np.matmul(weighted, values.T, out=gram[:, :, first.start])
             np.matmul(weighted, columns[:, rows].T, out=moment[:, :, first.start])
-        return solved(*assembled(gram, moment))
+        return projection_coefficients(*assemble_products(gram, moment))
 
     def at(self, coefficients: Floats) -> Floats:
-        """Return the means (k, rows) that have these coefficients; the rows may be in any order."""
+        """Return the means (k, rows) with these coefficients; the rows may be in any order."""
         means = np.zeros((coefficients.shape[1], len(self.first)))
         for i in range(len(self.values)):
             means += self.values[i] * coefficients[self.first + i].T
         return means
 
     def centre(self, columns: Floats) -> None:
-        """Make columns (k, rows) their residuals, at their full size."""
-        small = _rounding(columns)
+        """Replace columns (k, rows) by their residuals, multiplied by ``inflation``."""
+        small = _rounding_error(columns)
         columns -= self.mean(columns)
         columns[np.abs(columns) <= small] = 0.0
         columns *= self.inflation
 
     def _runs(self) -> Iterator[tuple[slice, slice]]:
-        """Yield splines, and the rows at which they are not 0, of rows in the order of their scores."""
+        """Yield neighbouring splines and the rows, sorted by score, at which only these are not 0."""
         assert (self.first[1:] >= self.first[:-1]).all()
         width = len(self.values)
         bounds = np.searchsorted(self.first, np.arange(self.n_splines - width + 2)).tolist()
@@ -95,91 +100,93 @@ class ScoreBasis:
 
 @dataclass(frozen=True)
 class ScoreScale:
-    """Splines of the score for any rows, their knots found from some.
+    """Splines of the score for any rows, with knots found from a sample.
 
-    Between the ``scores`` that it knows the rank is straight, in units of intervals: ``places``. Where
-    scores have few values there are no places; then each value is by itself, and all values between the
-    same two are together.
+    The position of a score is its rank in units of intervals between knots. It is interpolated linearly
+    between the ``positions`` of known ``scores``. If the sample has few distinct scores, ``positions``
+    is None, and there is an indicator of each known score and of each gap between two of them.
     """
 
     scores: Floats
-    places: Floats | None
+    positions: Floats | None
     n_splines: int
 
     @classmethod
     def of(cls, scores: Floats, weight: Floats | None, n_intervals: int) -> ScoreScale:
-        """Find the knots from scores in ascending order."""
-        starts, _ = _distinct(scores)
+        """Find the knots from sorted scores."""
+        starts, _ = _distinct_scores(scores)
         distinct = scores[starts]
         if len(starts) <= n_intervals + 2:
             return cls(distinct, None, 2 * len(starts) + 1)
-        places = _ranks(starts, len(scores), weight) * n_intervals
-        cell = (places * _STEPS).astype(np.int64)
-        leaves = np.append(cell[1:] != cell[:-1], True)
-        kept = leaves | np.append(True, leaves[:-1])  # the first and last score of each step
-        return cls(distinct[kept], places[kept], n_intervals + 2)
+        positions = _ranks(starts, len(scores), weight) * n_intervals
+        step = (positions * _STEPS_PER_INTERVAL).astype(np.int64)
+        is_last = np.append(step[1:] != step[:-1], True)
+        is_first = np.append(True, is_last[:-1])
+        kept = is_first | is_last  # of each step, the others are interpolated
+        return cls(distinct[kept], positions[kept], n_intervals + 2)
 
     @property
     def width(self) -> int:
         """The number of splines that are not 0 at a row."""
-        return 1 if self.places is None else 3
+        return 1 if self.positions is None else 3
 
     @property
-    def reach(self) -> int:
-        """The number of splines that can be the first one of a row."""
+    def n_cells(self) -> int:
+        """The number of intervals between knots, or of indicators if there are few distinct scores."""
         return self.n_splines - self.width + 1
 
     def basis(self, scores: Floats, weight: Floats | None = None) -> ScoreBasis:
-        """Return the splines of scores in any order."""
+        """Return the splines of scores, which may be in any order."""
         starts = np.zeros(0, np.int64)
-        if self.places is None:
+        if self.positions is None:
             right = np.searchsorted(self.scores, scores, side="right")
             code = right + np.searchsorted(self.scores, scores)
             return ScoreBasis(code, np.ones((1, len(scores))), self.n_splines, weight, starts)
-        place = np.interp(scores, self.scores, self.places)
-        return ScoreBasis(*_splines(place, self.reach), self.n_splines, weight, starts)
+        position = np.interp(scores, self.scores, self.positions)
+        return ScoreBasis(*_splines(position, self.n_cells), self.n_splines, weight, starts)
 
 
 def intervals_for(n_rows: int) -> int:
-    """Return the number of intervals between knots for so many rows."""
-    return int(np.clip(round(n_rows ** (1 / 3)), _FEWEST, _MOST))
+    """Return the number of intervals between knots for a number of rows."""
+    return int(np.clip(round(n_rows ** (1 / 3)), _MIN_INTERVALS, _MAX_INTERVALS))
 
 
-def assembled(gram: Floats, moment: Floats) -> tuple[Floats, Floats]:
-    """Return the products of all splines with each other and with columns, from those of intervals.
+def assemble_products(gram: Floats, moment: Floats) -> tuple[Floats, Floats]:
+    """Return sums over all rows of products of splines with each other and with columns.
 
-    ``gram`` (w, w, intervals) are sums over the rows of each interval of products of the splines that
-    are not 0 there, ``moment`` (w, k, intervals) those with ``k`` columns.
+    They are assembled from the sums over the rows of each cell: ``gram`` (w, w, cells) of products of
+    the ``w`` splines that are not 0 there, and ``moment`` (w, k, cells) of their products with ``k``
+    columns.
     """
-    width, k, reach = moment.shape
-    n_splines, here = reach + width - 1, np.arange(reach)
+    width, k, n_cells = moment.shape
+    n_splines, cells = n_cells + width - 1, np.arange(n_cells)
     whole, products = np.zeros((n_splines, n_splines)), np.zeros((n_splines, k))
     for i in range(width):
         for j in range(width):
-            whole[here + i, here + j] += gram[i, j]
-        products[i : i + reach] += moment[i].T
+            whole[cells + i, cells + j] += gram[i, j]
+        products[i : i + n_cells] += moment[i].T
     return whole, products
 
 
-def solved(gram: Floats, moment: Floats) -> Floats:
-    """Return the coefficients (splines, k) of the projections of columns."""
+def projection_coefficients(gram: Floats, moment: Floats) -> Floats:
+    """Return the coefficients (splines, k) of the projections of columns on the splines."""
     return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-10)[0], float)
 
 
-def without_rounding(residual: Floats, columns: Floats, least: float = 0.0) -> Floats:
-    """Return residuals of columns (k, rows), with 0 for those that are nothing but rounding."""
-    return np.where(np.abs(residual) <= np.maximum(_rounding(columns), least), 0.0, residual)
+def without_rounding(residual: Floats, columns: Floats, tolerance: float = 0.0) -> Floats:
+    """Return the residuals of columns (k, rows), with rounding errors replaced by 0."""
+    return np.where(np.abs(residual) <= np.maximum(_rounding_error(columns), tolerance), 0.0, residual)
 
 
-def _rounding(columns: Floats) -> Floats:
-    """Return how large a residual of each column (k, rows) can be by rounding alone."""
+def _rounding_error(columns: Floats) -> Floats:
+    """Return the largest possible rounding error of the residuals of each column (k, rows)."""
     largest = np.maximum(columns.max(axis=1, keepdims=True), -columns.min(axis=1, keepdims=True))
-    rounding: Floats = 1e-10 * largest
-    return rounding
+    error: Floats = _RELATIVE_ROUNDING * largest
+    return error
 
 
-def _distinct(scores: Floats) -> tuple[Codes, Codes]:
-    """Return the rows at which a score begins, of scores in ascending order, and each row's place."""
+def _distinct_scores(scores: Floats) -> tuple[Codes, Codes]:
+    """Return the first row of each distinct score, and each row's index among them, of sorted scores."""
     is_new = np.empty(len(scores), bool)
     is_new[:1] = True
     np.not_equal(scores[1:], scores[:-1], out=is_new[1:])
@@ -187,15 +194,15 @@ def _distinct(scores: Floats) -> tuple[Codes, Codes]:
 
 
 def _ranks(starts: Codes, n: int, weight: Floats | None) -> Floats:
-    """Return the share of the rows below each score, with half of its own."""
+    """Return the rank of each distinct score: the share of rows below it, and half of its own share."""
     mass = np.diff(starts, append=n).astype(float)
     mass = mass if weight is None else np.add.reduceat(weight, starts)
     ranks: Floats = (np.cumsum(mass) - mass / 2) / mass.sum()
     return ranks
 
 
-def _splines(place: Floats, n_intervals: int) -> tuple[Codes, Floats]:
-    """Return the first spline that is not 0 at each place, and the values of all three."""
-    first = np.minimum(place.astype(np.int64), n_intervals - 1)
-    t = place - first
+def _splines(position: Floats, n_intervals: int) -> tuple[Codes, Floats]:
+    """Return the first quadratic spline that is not 0 at each position, and the values of all three."""
+    first = np.minimum(position.astype(np.int64), n_intervals - 1)
+    t = position - first
     return first, np.stack([(1 - t) ** 2 / 2, 0.5 + t * (1 - t), t * t / 2])

@@ -1,17 +1,17 @@
-"""The twin estimate of rows that come in any order and number: sums of all, and what is read off them.
+"""The twin estimate from sums over any number of rows, which may come in any order.
 
-At a row three splines of the score are not 0. So the sums over the rows of each interval between knots
-of ``b_i b_j``, ``b_i v`` and ``u v``, with ``b`` the splines and ``u``, ``v`` two of the predictions and
-the label, are all that centring and the mean of a product need: with coefficients ``p`` and ``q``,
+Only three splines of the score are not 0 at a row. Centring and the means of products therefore need
+only the sums, over the rows of each interval between knots, of ``b_i b_j``, ``b_i v`` and ``u v``, where
+``b`` are the splines and ``u`` and ``v`` predictions or the label. With coefficients ``p`` and ``q``,
 
     sum (u - b p)(v - b q) = sum u v - p sum b v - q sum b u + p (sum b b) q.
 
-By the log-loss predictions are tilts, centred by what the sample tells, and their cost is added up as it
-is. For other rules than these and the Brier score rows count ``kappa`` times in products, but once in
-the coefficients: then there are both kinds of sums.
+For the log-loss, predictions are tilts that are centred by means found from the sample, and their costs
+are summed directly. For scoring rules other than the log-loss and the Brier score, products are
+multiplied by ``kappa``, but the coefficients are not, so that both kinds of sums are needed.
 
-Sums are whole numbers of 2^-40 in two limbs, which neither the order of rows nor how they are cut into
-parts changes. The limbs hold sums of 10^10 rows of values up to 880.
+Sums are integers in units of 2^-40, stored in two limbs. They do not depend on the order of the rows or
+on how these are divided into batches. The limbs can hold sums over 10^10 rows of values up to 880.
 """
 
 from __future__ import annotations
@@ -27,195 +27,217 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference import LIMB
 from epiloss._typing import Codes, Floats
 from epiloss.errors import DataError
-from epiloss.estimation.twins.centring import assembled, solved, without_rounding
-from epiloss.estimation.twins.estimate import (
-    TwinMeans,
-    TwinRows,
-    believed,
-    best_length,
-    influence_on,
-    trusted,
+from epiloss.estimation.twins.centring import (
+    assemble_products,
+    projection_coefficients,
+    without_rounding,
 )
-from epiloss.estimation.twins.jury import N_PARTS, Judged, Jury, Keys
+from epiloss.estimation.twins.estimate import TwinMeans
+from epiloss.estimation.twins.evaluate import TwinRows
+from epiloss.estimation.twins.sample_models import N_PARTS, EvaluatedPart, Keys, TwinModels
+from epiloss.estimation.twins.shrinkage import (
+    influence_on_mean,
+    late_weight,
+    shrinkage_factor,
+    unit_factor,
+)
 from epiloss.input.tasks import BinaryProblem
 
-_COUNTS = 3  # rows, their weights, and the squares of these
-_ROUNDING = 2.0**-38  # of a row's residual or product, which are known to 2^-40
+# The first fields of a cell: the number of rows, their weight, and the sum of their squared weights.
+_N_COUNTS = 3
+# Residuals and products per row of at most this size are rounding errors, because the unit is 2^-40.
+_ROUNDING = 2.0**-38
 
 
 @dataclass(frozen=True)
-class Form:
-    """What is summed: so many splines are not 0 at a row, and predictions have so many stages.
+class SumLayout:
+    """The sums of a cell, in their order.
 
-    Fields are counts, products of columns, products of splines with each other and with columns; the
-    latter again, times ``kappa``, unless that is 1 (``is_even``). The columns are both predictions of
-    each stage, and the label. Of tilts (``is_tilted``) the cost stands in place of their product.
+    They are counts, products of columns, and products of splines with each other and with columns; the
+    latter again, times ``kappa``, unless that is 1 (``is_even``). ``width`` splines are not 0 at a row.
+    The columns are both predictions of each stage, and the label. For tilts (``uses_tilts``), the cost
+    replaces the product of the two predictions.
     """
 
     width: int
     n_stages: int
     is_even: bool
-    is_tilted: bool
+    uses_tilts: bool
 
     @classmethod
-    def of(cls, jury: Jury) -> Form:
-        """Return the form of the sums of rows that a jury has judged."""
-        return cls(jury.scale.width, jury.n_stages, jury.is_even, jury.is_tilted)
+    def of(cls, models: TwinModels) -> SumLayout:
+        """Return the layout of the sums for these models."""
+        return cls(models.scale.width, models.n_stages, models.is_even, models.uses_tilts)
 
     @property
     def n_columns(self) -> int:
-        """The number of columns."""
+        """The number of columns: predictions and the label."""
         return 2 * self.n_stages + 1
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """The columns whose products count, of each stage three."""
+        """The pairs of columns whose products are summed, three for each stage."""
         label = 2 * self.n_stages
-        stages = [(2 * one, 2 * one + 1) for one in range(self.n_stages)]
+        stages = [(2 * stage, 2 * stage + 1) for stage in range(self.n_stages)]
         return [pair for a, b in stages for pair in ((a, label), (b, label), (a, b))]
 
     @property
     def n_products(self) -> int:
-        """The number of products that splines have with each other and with columns."""
+        """The number of products of splines with each other and with columns."""
         return self.width * (self.width + 1) // 2 + self.width * self.n_columns
 
     @property
     def n_fields(self) -> int:
-        """The number of sums of an interval."""
-        return _COUNTS + len(self.pairs) + self.n_products * (1 if self.is_even else 2)
+        """The number of sums of a cell."""
+        return _N_COUNTS + len(self.pairs) + self.n_products * (1 if self.is_even else 2)
 
 
 @dataclass(frozen=True)
 class TwinSums:
-    """Sums (2 limbs, fields, parts x intervals) over the rows that a jury has judged."""
+    """Sums (2 limbs, fields, parts x cells) over the rows that models have evaluated."""
 
-    form: Form
+    layout: SumLayout
     sums: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, jury: Jury) -> TwinSums:
+    def empty(cls, models: TwinModels) -> TwinSums:
         """Return the sums of no rows."""
-        form = Form.of(jury)
-        return cls(form, np.zeros((2, form.n_fields, N_PARTS * jury.scale.reach), np.int64))
+        layout = SumLayout.of(models)
+        return cls(layout, np.zeros((2, layout.n_fields, N_PARTS * models.scale.n_cells), np.int64))
 
-    def add(self, jury: Jury, problem: BinaryProblem, places: Keys | None = None) -> None:
-        """Judge rows, and add them to the sums."""
-        for judged in jury.judged(problem, places):
-            cell = judged.part * (self.sums.shape[2] // N_PARTS) + judged.basis.first
-            for field, values in enumerate(_row_values(judged, self.form)):
+    def add(self, models: TwinModels, problem: BinaryProblem, places: Keys | None = None) -> None:
+        """Evaluate rows, and add their values to the sums."""
+        for found in models.evaluate(problem, places):
+            cell = found.part * (self.sums.shape[2] // N_PARTS) + found.basis.first
+            for field, values in enumerate(_field_values(found, self.layout)):
                 if not kernel().add_fixed_point(cell, values, self.sums[0, field], self.sums[1, field]):
-                    raise DataError("predictions must be finite. Check the learner's predict.")
+                    raise DataError(
+                        "predictions must be finite, got NaN or infinity. Check the learner's predict."
+                    )
 
     def merge(self, other: TwinSums) -> TwinSums:
         """Return the sums of both sets of rows."""
-        return TwinSums(self.form, self.sums + other.sums)
+        return TwinSums(self.layout, self.sums + other.sums)
 
     @cached_property
     def parts(self) -> tuple[PartMeans, ...]:
-        """What the sums of each part of the rows tell."""
+        """The means and sums of products of each part."""
         values = self.sums[0] / LIMB + self.sums[1] / (LIMB * LIMB)
         by_part = values.reshape(len(values), N_PARTS, -1)
-        return tuple(PartMeans.of(by_part[:, k], self.form) for k in range(N_PARTS))
+        return tuple(PartMeans.of(by_part[:, k], self.layout) for k in range(N_PARTS))
 
     @property
     def weight(self) -> float:
-        """The weight of all rows."""
+        """The total weight of all rows."""
         return sum(part.weight for part in self.parts)
 
     @property
     def weight_sq(self) -> float:
-        """The sum of the squares of all rows' weights."""
+        """The sum of the squared weights of all rows."""
         return sum(part.weight_sq for part in self.parts)
 
-    def terms(self, jury: Jury, problem: BinaryProblem, places: Keys | None = None) -> Terms:
-        """Return what some of the rows add, centred by the means of all."""
-        n, n_stages = len(problem.labels), self.form.n_stages
-        values, parts, guess = np.zeros((n_stages, 2, n)), np.zeros(n, np.int64), np.zeros(n, np.float32)
-        for judged in jury.judged(problem, places):
-            part = self.parts[judged.part]
-            residual = judged.columns - judged.basis.at(part.coefficients)
-            *a, r = without_rounding(residual, judged.columns, _ROUNDING)
+    def terms(
+        self, models: TwinModels, problem: BinaryProblem, places: Keys | None = None
+    ) -> SampleTerms:
+        """Return the terms of sampled rows, centred by the means of all rows."""
+        n, n_stages = len(problem.labels), self.layout.n_stages
+        values = np.zeros((n_stages, 2, n))
+        parts, prediction = np.zeros(n, np.int64), np.zeros(n, np.float32)
+        for found in models.evaluate(problem, places):
+            part = self.parts[found.part]
+            residual = found.columns - found.basis.at(part.coefficients)
+            *a, r = without_rounding(residual, found.columns, _ROUNDING)
+            factor = found.kappa * part.inflation
             for stage, (a1, a2) in enumerate(zip(a[::2], a[1::2], strict=True)):
-                times = judged.kappa * part.inflation
-                cross, product = times * (a1 + a2) / 2 * r, times * a1 * a2
-                if judged.costs is not None:
-                    cross, product = cross / 2, judged.costs[stage]
-                values[stage][:, judged.rows] = cross, product
-            parts[judged.rows], guess[judged.rows] = judged.part, (a[-1] + a[-2]) / 2
-        return Terms(values, parts, guess)
+                cross, product = factor * (a1 + a2) / 2 * r, factor * a1 * a2
+                if found.costs is not None:
+                    cross, product = cross / 2, found.costs[stage]
+                values[stage][:, found.rows] = cross, product
+            parts[found.rows], prediction[found.rows] = found.part, (a[-1] + a[-2]) / 2
+        return SampleTerms(values, parts, prediction)
 
-    def chosen(self, terms: Terms, weight: Floats) -> Chosen:
-        """Return the means by the stage that suits each part, by what the other parts say.
+    def combine_stages(self, terms: SampleTerms, weight: Floats) -> Combined:
+        """Combine early and full predictions of each part, as decided on the other parts.
 
-        It is chosen as in memory: by gains over all rows, but with the standard errors of the sampled
-        rows that there are terms of, as models were learned from no more.
+        The decisions are those made in memory. They depend on the gains over all rows, but on the
+        standard errors of the sampled rows, because models were trained only on these.
         """
         rows, means = np.empty(terms.values.shape[1:]), np.empty((N_PARTS, 2))
         value, values = np.empty(N_PARTS), np.empty(len(terms.parts))
         for k, own in enumerate(self.parts):
-            here, others = terms.parts == k, [part for j, part in enumerate(self.parts) if j != k]
-            others_weight = sum(part.weight for part in others)
-            found = sum((part.sums for part in others), np.zeros_like(own.sums)) / others_weight
-            length, late = 1.0, 0.0
-            if len(found) == 1:
-                length = best_length(*found[0].tolist())
-            else:
-                gain = float((found[-1] - found[0]) @ (2.0, -1.0))
-                late = believed(gain, influence_on(terms.gains[~here], weight[~here]).stderr())
-            sampled = influence_on(terms.values[0, 0, ~here], weight[~here]).stderr()
-            trust = trusted(float(found[0, 0]), sampled)
-            times = np.array([length, length**2])
-            means[k] = times * (own.sums[0] + late * (own.sums[-1] - own.sums[0])) / own.weight
-            some = terms.values[:, :, here]
-            rows[:, here] = times[:, None] * (some[0] + late * (some[-1] - some[0]))
-            tried = np.array([2 * trust, -(trust**2)])
-            value[k], values[here] = tried @ means[k], tried @ rows[:, here]
+            here = terms.parts == k
+            scale, late, shrinkage = self._decide(k, terms, weight)
+            scales = np.array([scale, scale**2])
+            means[k] = scales * (own.sums[0] + late * (own.sums[-1] - own.sums[0])) / own.weight
+            sampled = terms.values[:, :, here]
+            rows[:, here] = scales[:, None] * (sampled[0] + late * (sampled[-1] - sampled[0]))
+            factors = np.array([2 * shrinkage, -(shrinkage**2)])
+            value[k], values[here] = factors @ means[k], factors @ rows[:, here]
         share = np.array([part.weight for part in self.parts]) / self.weight
         cross, product = (share @ means).tolist()
-        spread = float(share @ share * np.var(2 * means[:, 0] - means[:, 1], ddof=1))
-        cautious = sum(float(part.sums[0, 0]) for part in self.parts) / self.weight
-        added = TwinRows(rows[0], rows[1], terms.values[0, 0], values, terms.guess)
-        return Chosen(added, TwinMeans(cross, product, float(share @ value)), cautious, spread)
+        between_parts = float(share @ share * np.var(2 * means[:, 0] - means[:, 1], ddof=1))
+        early_cross = sum(float(part.sums[0, 0]) for part in self.parts) / self.weight
+        twin_rows = TwinRows(rows[0], rows[1], terms.values[0, 0], values, terms.prediction)
+        twin_means = TwinMeans(cross, product, float(share @ value))
+        return Combined(twin_rows, twin_means, early_cross, between_parts)
+
+    def _decide(self, k: int, terms: SampleTerms, weight: Floats) -> tuple[float, float, float]:
+        """Return the scale, the weight of the later trees and the shrinkage of part ``k``."""
+        own, others = self.parts[k], [part for j, part in enumerate(self.parts) if j != k]
+        total = sum(part.weight for part in others)
+        means = sum((part.sums for part in others), np.zeros_like(own.sums)) / total
+        sampled = terms.parts != k
+
+        def stderr(values: Floats) -> float:
+            return influence_on_mean(values[sampled], weight[sampled]).stderr()
+
+        scale, late = 1.0, 0.0
+        if len(means) == 1:
+            scale = unit_factor(*means[0].tolist())
+        else:
+            gain = float((means[-1] - means[0]) @ (2.0, -1.0))
+            late = late_weight(gain, stderr(terms.gains))
+        return scale, late, shrinkage_factor(float(means[0, 0]), stderr(terms.values[0, 0]))
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What rows add by each stage: ``abar r`` and ``a1 a2`` (stages, 2, rows); and their parts.
+class SampleTerms:
+    """The terms of sampled rows, ``abar r`` and ``a1 a2`` (stages, 2, rows), and the rows' parts.
 
-    ``guess`` is ``abar`` by the last stage.
+    ``prediction`` is ``abar`` of the last stage.
     """
 
     values: Floats
     parts: Codes
-    guess: NDArray[np.float32]
+    prediction: NDArray[np.float32]
 
     @cached_property
     def gains(self) -> Floats:
-        """What the last stage finds more than the first."""
-        more = self.values[-1] - self.values[0]
-        gains: Floats = 2 * more[0] - more[1]
+        """The additional gain of the last stage over the first."""
+        difference = self.values[-1] - self.values[0]
+        gains: Floats = 2 * difference[0] - difference[1]
         return gains
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What sampled rows add, and the means over all rows.
+class Combined:
+    """The terms of sampled rows, and their means over all rows, after combining the stages.
 
-    ``cautious`` is the mean of ``abar r`` by the first stage; ``spread`` is the variance of the estimate
-    as its parts show it, each judged by two other models.
+    ``early_cross`` is the mean of ``abar r`` of the early predictions over all rows. ``between_parts``
+    is the variance of the estimate as seen between parts, which different models evaluate.
     """
 
     rows: TwinRows
     means: TwinMeans
-    cautious: float
-    spread: float
+    early_cross: float
+    between_parts: float
 
 
 @dataclass(frozen=True)
 class PartMeans:
-    """What the sums of a part tell: the columns' means given the score, and sums of products beyond.
+    """The means given the score of the columns of a part, and sums of products of residuals.
 
-    ``inflation`` is how many times products are taken, as the means have used up a part of the noise;
+    ``inflation`` is the factor of these products, because the means have absorbed a part of the noise.
     ``sums`` (stages, 2) are those of ``abar r`` and ``a1 a2``, times weight and ``kappa``.
     """
 
@@ -226,54 +248,56 @@ class PartMeans:
     sums: Floats
 
     @classmethod
-    def of(cls, sums: Floats, form: Form) -> PartMeans:
-        """Read sums (fields, intervals)."""
-        n, weight, weight_sq = sums[:_COUNTS].sum(axis=1).tolist()
-        n_pairs = len(form.pairs)
-        products = sums[_COUNTS : _COUNTS + n_pairs].sum(axis=1)
-        rest = sums[_COUNTS + n_pairs :]
-        gram, moment = assembled(*_local(rest[: form.n_products], form))
-        p, n_splines = solved(gram, moment), int(np.count_nonzero(np.diag(gram)))
+    def of(cls, sums: Floats, layout: SumLayout) -> PartMeans:
+        """Compute the means from sums (fields, cells)."""
+        n, weight, weight_sq = sums[:_N_COUNTS].sum(axis=1).tolist()
+        n_pairs = len(layout.pairs)
+        products = sums[_N_COUNTS : _N_COUNTS + n_pairs].sum(axis=1)
+        rest = sums[_N_COUNTS + n_pairs :]
+        gram, moment = assemble_products(*_unpack(rest[: layout.n_products], layout))
+        p, n_splines = projection_coefficients(gram, moment), int(np.count_nonzero(np.diag(gram)))
         inflation = n / max(n - n_splines, 1)
-        if not form.is_even:
-            gram, moment = assembled(*_local(rest[form.n_products :], form))
-        both = p.T @ moment  # of each pair of columns, the first centred
-        beyond = p.T @ gram @ p - both - both.T
-        found = [product + beyond[pair] for product, pair in zip(products, form.pairs, strict=True)]
-        found = [0.0 if abs(one) <= _ROUNDING * n else inflation * one for one in found]
-        stages = np.reshape(found, (form.n_stages, 3))
+        if not layout.is_even:
+            gram, moment = assemble_products(*_unpack(rest[layout.n_products :], layout))
+        cross_moment = p.T @ moment  # of each pair of columns, the mean of the first times the second
+        correction = p.T @ gram @ p - cross_moment - cross_moment.T
+        pairs = zip(products, layout.pairs, strict=True)
+        centred = [product + correction[pair] for product, pair in pairs]
+        centred = [0.0 if abs(one) <= _ROUNDING * n else inflation * one for one in centred]
+        stages = np.reshape(centred, (layout.n_stages, 3))
         cross, product = (stages[:, 0] + stages[:, 1]) / 2, stages[:, 2]
-        if form.is_tilted:
+        if layout.uses_tilts:
             cross, product = cross / 2, products[2::3]
         return cls(weight, weight_sq, p, inflation, np.stack([cross, product], axis=1))
 
 
-def _row_values(judged: Judged, form: Form) -> Iterator[Floats]:
-    """Return what rows add to each field."""
-    n, given = len(judged.rows), judged.basis.weight
+def _field_values(found: EvaluatedPart, layout: SumLayout) -> Iterator[Floats]:
+    """Yield the values of the rows in each field."""
+    n, given = len(found.rows), found.basis.weight
     weight = np.ones(n) if given is None else given
-    counted = weight if form.is_even else weight * judged.kappa
+    kappa_weight = weight if layout.is_even else weight * found.kappa
     yield from (np.ones(n), weight, weight * weight)
-    for place, (u, v) in enumerate(form.pairs):
-        if judged.costs is not None and place % 3 == 2:
-            yield weight * judged.costs[place // 3]
+    for place, (u, v) in enumerate(layout.pairs):
+        if found.costs is not None and place % 3 == 2:
+            yield weight * found.costs[place // 3]
         else:
-            yield counted * judged.columns[u] * judged.columns[v]
-    for times in (weight,) if form.is_even else (weight, counted):
-        yield from _products(judged.basis.values * times, judged)
+            yield kappa_weight * found.columns[u] * found.columns[v]
+    for factor in (weight,) if layout.is_even else (weight, kappa_weight):
+        yield from _spline_products(found.basis.values * factor, found)
 
 
-def _products(weighted: Floats, judged: Judged) -> Iterator[Floats]:
-    for i, one in enumerate(weighted):
-        yield from (one * other for other in judged.basis.values[i:])
-    for one in weighted:
-        yield from (one * column for column in judged.columns)
+def _spline_products(weighted: Floats, found: EvaluatedPart) -> Iterator[Floats]:
+    """Yield products of weighted splines with each other and with the columns."""
+    for i, spline in enumerate(weighted):
+        yield from (spline * other for other in found.basis.values[i:])
+    for spline in weighted:
+        yield from (spline * column for column in found.columns)
 
 
-def _local(sums: Floats, form: Form) -> tuple[Floats, Floats]:
-    """Return the products of splines with each other (w, w, intervals), and with columns (w, k, ...)."""
-    places = [(i, j) for i in range(form.width) for j in range(i, form.width)]
-    gram = np.empty((form.width, form.width, sums.shape[1]))
-    for (i, j), one in zip(places, sums, strict=False):
-        gram[i, j] = gram[j, i] = one
-    return gram, sums[len(places) :].reshape(form.width, form.n_columns, -1)
+def _unpack(sums: Floats, layout: SumLayout) -> tuple[Floats, Floats]:
+    """Return the products of splines with each other (w, w, cells) and with columns (w, k, cells)."""
+    pairs = [(i, j) for i in range(layout.width) for j in range(i, layout.width)]
+    gram = np.empty((layout.width, layout.width, sums.shape[1]))
+    for (i, j), product in zip(pairs, sums, strict=False):
+        gram[i, j] = gram[j, i] = product
+    return gram, sums[len(pairs) :].reshape(layout.width, layout.n_columns, -1)
