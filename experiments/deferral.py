@@ -3,9 +3,9 @@
     python experiments/deferral.py
 
 In simulations the true excess risk of each row is known: its mean over the 10% of rows that are deferred
-is compared with that of the best 10%. On real data, a boosted model is trained on one half of the rows as
-a second opinion. In the other half, 10% of the rows are deferred, to that model or to a person who knows
-the answer, and the labels show how much this saves per 1,000 rows.
+is compared with that of the best 10%. On real data, a boosted model is trained on one half of the rows
+as a second opinion. In the other half, 10% of the rows are deferred, to that model or to a person who
+knows the answer, and the labels show how much this saves per 1,000 rows.
 """
 
 from __future__ import annotations

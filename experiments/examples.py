@@ -166,9 +166,10 @@ def table(examples: Sequence[Example]) -> str:
 
 
 def never_above(examples: Sequence[Example]) -> str:
-    """Say how many bounds have intervals that reach down to the exact loss of the scores as given.
+    """Return how many estimates have intervals that reach down to the exact loss.
 
-    Isotonic regression joins some scores, whose exact loss is a little larger: they are told apart.
+    They are counted separately before and after recalibration, because isotonic regression merges scores
+    and thereby raises the exact loss slightly.
     """
     exact = [one.truth.grouping_loss for one in examples for _ in one.bounds]
     pairs = [pair for one in examples for pair in one.bounds]
@@ -178,13 +179,13 @@ def never_above(examples: Sequence[Example]) -> str:
     )
     n = len(exact)
     return (
-        f"{given} of {n} bounds have intervals that reach down to the exact loss, and {again} of {n} "
-        "after recalibration, which joins scores and so adds a little to it"
+        f"the intervals of {given} of {n} estimates reach down to the exact loss, and those of {again} "
+        f"of {n} after recalibration, which merges scores and thereby raises the loss slightly"
     )
 
 
 def unchanged(examples: Sequence[Example]) -> str:
-    """Say for how many examples recalibration leaves the bounds."""
+    """Return for how many examples recalibration does not change the estimates."""
     trees, twins = (counted(one.bounds[kind] for one in examples) for kind in (0, 1))
     return (
         f"GL' lies within the 95% interval of GL in {trees.within} of {trees.n} rows by trees and in "
@@ -193,7 +194,7 @@ def unchanged(examples: Sequence[Example]) -> str:
 
 
 def paragraph(examples: Sequence[Example], bins: Sequence[Binned]) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     plateau = LINKS["plateau link"]
     ours, best = best_accuracy(plateau)
     trees, shares = (
@@ -204,22 +205,22 @@ def paragraph(examples: Sequence[Example], bins: Sequence[Binned]) -> str:
     added = max(one.calibration_loss.value for one in after if one is not None)
     few, many = bins[0], bins[-1]
     return (
-        f"All these classifiers are exactly calibrated. The plateau link has even the best accuracy "
-        f"that any classifier can have ({ours:.4f} of {best:.4f}), and yet its score is the true "
-        f"probability nowhere but at 1/2. The estimated calibration losses are at most {worst:.5f}; of "
-        f"the true grouping losses the trees find {min(trees):.0%} to {max(trees):.0%}, the "
-        f"twins {min(shares):.0%} to {max(shares):.0%} (an estimate can come out above the truth by "
-        f"chance; {never_above(examples)}). They need no recalibration; isotonic "
-        f"regression adds a calibration loss of up to {added:.5f} and leaves the grouping loss: "
-        f"{unchanged(examples)}. Binning inflates the grouping loss: in one bin the "
-        f"square link shows {few.grouping_loss:.4f} instead of 1/30 = 0.0333, in {many.bins} bins "
-        f"{many.grouping_loss:.4f}. Less the induced term the bound stays below the truth for every "
-        f"number of bins. Losses of this section are of one class, half of those in the other tables."
+        f"All these classifiers are exactly calibrated. The plateau link even has the best possible "
+        f"accuracy ({ours:.4f} of {best:.4f}), although its score equals the true probability only at "
+        f"1/2. The estimated calibration losses are at most {worst:.5f}. Trees find {min(trees):.0%} to "
+        f"{max(trees):.0%} of the true grouping losses, and twins {min(shares):.0%} to "
+        f"{max(shares):.0%} (an estimate can be above the truth by chance; {never_above(examples)}). "
+        f"These classifiers need no recalibration; isotonic regression adds a calibration loss of up "
+        f"to {added:.5f} and does not change the grouping loss: {unchanged(examples)}. Binning inflates "
+        f"the grouping loss: with one bin, the square link shows {few.grouping_loss:.4f} instead of "
+        f"1/30 = 0.0333, and with {many.bins} bins {many.grouping_loss:.4f}. After the induced loss is "
+        f"subtracted, the bound stays below the truth for every number of bins. The losses of this "
+        f"section are those of one class, half of those in the other tables."
     )
 
 
 def study(images: Path, seed: int, quick: bool) -> Section:
-    """Draw samples, audit them, draw pictures and tell."""
+    """Draw samples, audit them, and return the section with its figures."""
     n = QUICK_ROWS if quick else ROWS
     problems = {**LINKS, **SIGMOIDS}
     with one_thread():

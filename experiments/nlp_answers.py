@@ -204,26 +204,27 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
     counts = [len(learning), *(len(some) for some in questions.values())]
     n = "-".join(map(str, counts))
     found = kept(folder / f"log-likelihoods-{n}-{seed}.npz", list(questions), answered)
-    lines, told = [], {"seen": "topics it learned from", "unseen": "topics it never saw"}
+    lines, titles = [], {"seen": "topics it learned from", "unseen": "topics it never saw"}
     for name, some in questions.items():
         path, accuracy = write_samples(some, found[name], folder / f"samples_{name}-{n}-{seed}.jsonl")
         audited = partial(epiloss.audit_table, path, random_state=seed)
-        lines.append(measure_by(told[name], audited, known=accuracy)[0])
+        lines.append(measure_by(titles[name], audited, known=accuracy)[0])
     picture = bars(lines, images / "answers-losses.png", "A language model's answers")
     text = paragraph(lines, len(learning))
-    claims = usual_claims(lines, DATA, "There is more on topics that a model has not seen")
+    claims = usual_claims(lines, DATA, "The grouping loss is larger on topics that a model has not seen")
     return Section(TITLE, lines, text, [picture], claims=claims)
 
 
 def paragraph(lines: Sequence[Line], n_learning: int) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     seen, unseen = lines
     return (
-        f"A definition of WordNet without its last word, and {CHOICES} words to end it: the language "
-        f"model is small and was trained here on {n_learning:,} definitions. By chance "
-        f"{1 / CHOICES:.2f} of its answers would be right, and {seen.accuracy:.3f} are on topics that "
-        f"it learned from, {unseen.accuracy:.3f} on others. Its log-likelihoods are written as "
-        f"lm-evaluation-harness logs them, and `epiloss audit samples_seen.jsonl` reads such a file: "
-        f"scores are the softmax over the choices, features the words of the question. "
-        f"{kept_by_recalibration(lines)}. The paper has no such study, so only the pattern compares."
+        f"Each question is a definition of WordNet without its last word, with {CHOICES} words to "
+        f"choose from. The language model is small and was trained here on {n_learning:,} definitions. "
+        f"By chance, {1 / CHOICES:.2f} of its answers would be correct; {seen.accuracy:.3f} are correct "
+        f"on topics that it learned from, and {unseen.accuracy:.3f} on others. Its log-likelihoods are "
+        f"written in the format of lm-evaluation-harness, which `epiloss audit samples_seen.jsonl` "
+        f"reads: scores are the softmax over the choices, and features are the words of the question. "
+        f"{kept_by_recalibration(lines)}. The paper has no such study, so only the pattern can be "
+        f"compared."
     )

@@ -200,13 +200,13 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
 
 
 def paragraph(lines: Sequence[Line]) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     first, last = lines[0], lines[-1]
     return (
-        f"The paper finds that a network's grouping loss grows out of its own distribution and that "
-        f"recalibration leaves it. Here a pre-trained identifier meets {first.n:,} texts in "
-        f"14 languages (the four in other scripts have no accents to strip). Its accuracy goes from "
-        f"{first.accuracy:.3f} ({first.name}) to {last.accuracy:.3f} ({last.name}). "
-        f"{over_shifts(lines)}. {kept_by_recalibration(lines)}. What differs: these are shifts that we "
-        f"made, of another task than the paper's, so its figures have no counterpart here."
+        f"The paper finds that the grouping loss of a network grows under distribution shift and that "
+        f"recalibration does not change it. Here, a pre-trained identifier is applied to {first.n:,} "
+        f"texts in 14 languages (the four in other scripts have no accents to strip). Its accuracy "
+        f"goes from {first.accuracy:.3f} ({first.name}) to {last.accuracy:.3f} ({last.name}). "
+        f"{over_shifts(lines)}. {kept_by_recalibration(lines)}. The shifts are ours, and the task is "
+        f"not one of the paper's, so its figures cannot be compared."
     )

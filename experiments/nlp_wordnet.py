@@ -33,7 +33,7 @@ from study_pictures import bars, diagrams
 from study_sources import debian_package, kept
 
 DATA = "topics of WordNet"  # in the table of claims
-UNSEEN_CLAIM = "There is more on topics that a model has not seen"
+UNSEEN_CLAIM = "The grouping loss is larger on topics that a model has not seen"
 TITLE = "Zero-shot topics of WordNet"
 NETWORK = "MiniLM cross-encoder"
 # the number of a lexicographer's file, and how its topic is named
@@ -239,7 +239,7 @@ def measured(
 
 
 def paragraph(lines: Sequence[Line], n_pairs: int, n_glosses: int) -> str:
-    """Say what the numbers show, beside the paper's of BART."""
+    """Return the paragraph on the results, compared with BART in the paper."""
     seen, unseen, words, others = lines
     ours = [grouping_loss(line).value for line in (unseen, seen)]
     more = ours[0] > ours[1]
@@ -249,13 +249,13 @@ def paragraph(lines: Sequence[Line], n_pairs: int, n_glosses: int) -> str:
         f"{agrees}, the grouping loss is {'larger' if more else 'not larger'} on topics that the "
         f"network never saw: {ours[0]:z.4f} against {ours[1]:z.4f} (the paper's BART on Yahoo "
         f"Answers: {paper[0]:.3f} against {paper[1]:.3f}; the rows below ours). The accuracy is "
-        f"{seen.accuracy:.3f} on seen and {unseen.accuracy:.3f} on unseen topics; always no would have "
-        f"0.800, as each gloss is paired with five topics, of which one holds. A logistic regression "
-        f"on bags of words has {words.accuracy:.3f} and {others.accuracy:.3f}. "
-        f"{kept_by_recalibration(lines)}. What differs from the paper: a far smaller network, other "
+        f"{seen.accuracy:.3f} on seen and {unseen.accuracy:.3f} on unseen topics; always answering no "
+        f"would have 0.800, because each gloss is paired with five topics, one of which is correct. A "
+        f"logistic regression on bags of words has {words.accuracy:.3f} and {others.accuracy:.3f}. "
+        f"{kept_by_recalibration(lines)}. Differences from the paper: a far smaller network, other "
         f"texts, and less training: one epoch on {n_pairs:,} pairs of {n_glosses:,} glosses with topics "
-        "and hypernyms, where BART had learned entailment from MNLI. How to train was chosen among "
-        "three ways by 60 glosses of each unseen topic, so that the accuracy there may be a little "
-        "high. The sizes are not comparable; the paper's are shown for the direction. Intervals are by "
-        "gloss."
+        "and hypernyms, whereas BART was trained on entailment with MNLI. The training procedure was "
+        "chosen among three with 60 glosses of each unseen topic, so the accuracy there may be slightly "
+        "too high. The sizes are not comparable; the paper's are shown for the direction. Intervals are "
+        "clustered by gloss."
     )

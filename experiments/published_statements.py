@@ -1,4 +1,4 @@
-"""What the paper says of its networks, counted in the values that it printed."""
+"""The paper's statements about its networks, counted in its printed values."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from study_verdicts import (
 )
 
 RULES = (
-    "The paper gives no limits; these are ours, set with the tables in sight. A count *holds* from "
-    f"{MOST:.0%} of the networks on and *holds in part* from {HALF:.0%} on. A change is none up to "
-    f"{SMALL:.0%} of the mean GL, and a part of it up to {LARGE:.0%}. A rank correlation (Spearman's) "
-    f"holds if it is positive and its two-sided p-value is below {LEVEL:.0%}, and in part if it is "
-    "positive only. That networks *can* differ holds if a pair does. The networks share images and "
-    "families, so the p-values are rough."
+    "These limits are ours, set after looking at the tables; the paper gives none. A count *holds* if "
+    f"it is at least {MOST:.0%} of the networks and *holds in part* if it is at least {HALF:.0%}. That "
+    f"there is no change holds up to {SMALL:.0%} of the mean GL, and in part up to {LARGE:.0%}. A rank "
+    f"correlation (Spearman's) holds if it is positive with a two-sided p-value below {LEVEL:.0%}, and "
+    "in part if it is only positive. That networks *can* differ holds if one pair does. The networks "
+    "share images and families, so the p-values are approximate."
 )
 
 
 def statements() -> list[Statement]:
-    """Return the paper's statements with what was counted, in the order of its argument."""
+    """Return the paper's statements with their counts, in the order of its argument."""
     return [
         removed(),
         *(left(name) for name in SHIFTED),
@@ -65,7 +65,7 @@ def statements() -> list[Statement]:
 
 
 def removed() -> Statement:
-    """Count where recalibration leaves no calibration loss."""
+    """Count the rows without calibration loss after recalibration."""
     rows = printed()
     n = sum(one.cl_after <= DIGIT + ROUNDING for one in rows)
     before, after = (float(np.mean([getattr(one, name) for one in rows])) for name in ("cl", "cl_after"))
@@ -77,7 +77,7 @@ def removed() -> Statement:
 
 
 def left(data_set: str) -> Statement:
-    """Measure how far recalibration moves the grouping loss."""
+    """Measure how much recalibration changes the grouping loss."""
     rows = list(printed_on(data_set).values())
     gl, after = (np.array([getattr(one, name) for one in rows]) for name in ("gl", "gl_after"))
     change, size = float(np.abs(after - gl).mean()), float(gl.mean())
@@ -87,16 +87,16 @@ def left(data_set: str) -> Statement:
         f"{after.mean():.4f}); largest {largest.gl_after - largest.gl:+.3f} ({largest.model}); rank "
         f"correlation of GL and GL' {rank_correlation(gl.tolist(), after.tolist()).rho:.2f}"
     )
-    text = "Recalibration leaves the grouping loss where it was"
+    text = "Recalibration does not change the grouping loss"
     return Statement(text, data_set, count, by_change(change, size))
 
 
 def more_than_clean(data_set: str) -> Statement:
-    """Count the networks that have more grouping loss than on the images they were made for."""
+    """Count the networks with a larger grouping loss than on the images they were trained for."""
     pairs = list(both(VALIDATION, data_set))
     n = sum(clean.gl < shifted.gl for clean, shifted in pairs)
     count = f"GL is larger than on {VALIDATION} for {n} of {len(pairs)} networks"
-    return Statement("Under shift there is more", data_set, count, by_share(n, len(pairs)))
+    return Statement("The grouping loss is larger under shift", data_set, count, by_share(n, len(pairs)))
 
 
 def substantial() -> Statement:
@@ -114,19 +114,21 @@ def substantial() -> Statement:
 
 
 def next_to_none() -> Statement:
-    """Count the networks whose grouping loss is hardly anything without shift."""
+    """Count the networks with almost no grouping loss without shift."""
     rows = printed_on(VALIDATION).values()
     limit = 3 * DIGIT
     n = sum(abs(one.gl) <= limit + ROUNDING for one in rows)
     low, high = min(one.gl for one in rows), max(one.gl for one in rows)
     count = f"GL is within ±{limit:.3f} for {n} of {len(rows)} networks, from {low:.3f} to {high:.3f}"
-    return Statement("Without shift there is next to none", VALIDATION, count, by_share(n, len(rows)))
+    return Statement(
+        "Without shift, there is almost no grouping loss", VALIDATION, count, by_share(n, len(rows))
+    )
 
 
 def more_accurate(data_set: str) -> Statement:
-    """Measure whether more accurate networks have more grouping loss."""
+    """Measure whether more accurate networks have a larger grouping loss."""
     found = accuracy_correlation(data_set)
-    text = "More accurate networks have more"
+    text = "More accurate networks have a larger grouping loss"
     return Statement(text, data_set, f"rank correlation {found}", by_order(found))
 
 
@@ -137,7 +139,7 @@ def accuracy_correlation(data_set: str) -> Correlation:
 
 
 def one_corruption() -> Statement:
-    """Count the networks that have more grouping loss on snow than on 19 corruptions mixed."""
+    """Count the networks with a larger grouping loss on snow than on 19 corruptions mixed."""
     pairs = list(both(MERGED, SNOW))
     n = sum(snow.gl > merged.gl for merged, snow in pairs)
     less = [snow.model for merged, snow in pairs if snow.gl < merged.gl]
@@ -146,12 +148,12 @@ def one_corruption() -> Statement:
         f"GL is larger on snow for {n} of {len(pairs)} networks, smaller for {len(less)} "
         f"({', '.join(less)}); means {means[0]:.4f} and {means[1]:.4f}"
     )
-    text = "Snow alone shows more than 19 corruptions mixed"
+    text = "Snow alone shows a larger loss than 19 corruptions mixed"
     return Statement(text, "ImageNet-C", count, by_share(n, len(pairs)))
 
 
 def comparable() -> Statement:
-    """Count the pairs of networks of like accuracy whose grouping losses differ."""
+    """Count the pairs of networks of similar accuracy whose grouping losses differ."""
     rows = printed_on(RENDITIONS).values()
     pairs = [
         (one, other)
@@ -170,20 +172,20 @@ def comparable() -> Statement:
 
 
 def differ(one: Printed, other: Printed) -> bool:
-    """Tell whether one grouping loss is at least ``RATIO`` times the other."""
+    """Return whether one grouping loss is at least ``RATIO`` times the other."""
     low, high = sorted((one.gl, other.gl))
     return high >= RATIO * low - ROUNDING
 
 
 def topics() -> Iterator[Statement]:
-    """Yield what BART shows on topics that it was trained on, and on others."""
+    """Yield the statements on BART on seen and unseen topics."""
     seen, unseen = printed_topics("seen"), printed_topics("unseen")
     count = f"GL {seen.gl:.3f} on seen and {unseen.gl:.3f} on unseen topics"
     more = HOLDS if unseen.gl > seen.gl else NOT
-    yield Statement("BART has more on topics it has not seen", YAHOO, count, more)
+    yield Statement("The grouping loss of BART is larger on topics it has not seen", YAHOO, count, more)
     change = abs(unseen.gl_after - unseen.gl)
     count = f"GL {unseen.gl:.3f}, GL' {unseen.gl_after:.3f} on unseen topics"
-    yield Statement("Recalibration leaves it", YAHOO, count, by_change(change, unseen.gl))
+    yield Statement("Recalibration does not change it", YAHOO, count, by_change(change, unseen.gl))
 
 
 def both(first: str, second: str) -> Iterator[tuple[Printed, Printed]]:

@@ -199,7 +199,7 @@ def tables(found: Sequence[Found]) -> str:
             f"| {escaped(one.name)} | {one.n:,} | {one.accuracy:.3f} | {losses} | {one.seconds:.0f} s |"
         )
     second = [
-        "| | features | trees | trees' | twins | twins' | found | twins, told many ratings |",
+        "| | features | trees | trees' | twins | twins' | found | twins, many ratings |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for one in found:
@@ -213,7 +213,7 @@ def tables(found: Sequence[Found]) -> str:
 
 
 def never_above(found: Sequence[Found]) -> str:
-    """Say how many bounds lie below the measured loss."""
+    """Return how many estimates lie below the measured loss."""
     everything = [(one.name, *known) for one in found for known in one.bounds]
     below = sum(bound.value <= truth.value for _, _, bound, truth in everything)
     over = [
@@ -221,54 +221,54 @@ def never_above(found: Sequence[Found]) -> str:
         for place, name, bound, truth in everything
         if bound.low is not None and truth.high is not None and bound.low > truth.high
     ]
-    text = f"{below} of {len(everything)} bounds lie below the measured grouping loss"
+    text = f"{below} of {len(everything)} estimates lie below the measured grouping loss"
     if over:
         names = ", ".join(dict.fromkeys(over))
-        return f"{text}, and {len(over)} lie above it with their intervals: {names}"
-    return f"{text}, and none has its interval above it"
+        return f"{text}, and the intervals of {len(over)} lie above it: {names}"
+    return f"{text}, and no interval lies above it"
 
 
 def unchanged(found: Sequence[Found]) -> str:
-    """Say for how many domains recalibration leaves the measured loss, and the bounds."""
+    """Return for how many domains recalibration does not change the losses."""
     direct = counted(one.direct for one in found)
     trees = counted(pair for one in found for pair in one.partition.values())
     twins = counted(pair for one in found for pair in one.twins.values())
     moved = max(abs(one.direct[1].value - one.direct[0].value) for one in found)
     return (
-        f"GL' lies within the 95% interval of GL in {direct.within} of {direct.n} domains where it is "
-        f"measured (it moves by at most {moved:.4f}), in {trees.within} of {trees.n} rows by trees and "
-        f"in {twins.within} of {twins.n} by twins"
+        f"GL' lies within the 95% interval of GL in {direct.within} of {direct.n} domains when it is "
+        f"measured (it changes by at most {moved:.4f}), in {trees.within} of {trees.n} rows by trees "
+        f"and in {twins.within} of {twins.n} by twins"
     )
 
 
 def at_the_ceiling(found: Sequence[Found]) -> Statement:
-    """Count the features of which twins find as much by one label of a text as by many."""
+    """Count the features from which twins find as much with one label per text as with many."""
     both = [(one.twins[name][0], loss) for one in found for name, loss in one.ceiling.items()]
     n = sum(overlap(*pair) for pair in both)
-    count = f"the intervals by one rating and by {MOST} overlap in {n} of {len(both)} rows"
+    count = f"the intervals from one rating and from {MOST} overlap in {n} of {len(both)} rows"
     verdict = by_share(n, len(both))
-    return Statement("Twins find by one label what is in the features", DATA, count, verdict)
+    return Statement("Twins find from one label what the features contain", DATA, count, verdict)
 
 
 def claims(found: Sequence[Found]) -> list[Statement]:
-    """Count what the measured losses say of the estimates."""
+    """Return the claims about the estimates, compared with the measured losses."""
     every = [known for one in found for known in one.bounds]
     over = sum(
         bound.low is not None and truth.high is not None and bound.low > truth.high
         for _, bound, truth in every
     )
-    text = "An estimate does not exceed the grouping loss that is there"
+    text = "An estimate does not exceed the true grouping loss"
     fine = len(every) - over
     count = f"the interval does not lie above the measured loss in {fine} of {len(every)} estimates"
     weak = [one.twins["the score alone"][0] for one in found]
     none = sum((loss.low or 0) <= 0 for loss in weak)
-    seen = f"{none} of {len(weak)} domains, though 0.1 and more are there"
+    seen = f"{none} of {len(weak)} domains, although the loss is 0.1 or more"
     return [
         Statement(text, DATA, count, by_share(fine, len(every))),
         Statement(
-            "No evidence of a loss is not evidence of none",
+            "No evidence of a loss is not evidence of no loss",
             DATA,
-            f"from features that tell nothing, none is found in {seen}",
+            f"from uninformative features, none is found in {seen}",
             by_share(none, len(weak)),
         ),
         at_the_ceiling(found),
@@ -278,7 +278,7 @@ def claims(found: Sequence[Found]) -> list[Statement]:
 
 
 def paragraph(found: Sequence[Found], n_dropped: int) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     low, high = (f(one.direct[0].value for one in found) for f in (min, max))
 
     def seen(name: str) -> str:
@@ -290,21 +290,21 @@ def paragraph(found: Sequence[Found], n_dropped: int) -> str:
         return f"{min(shares):z.0%} to {max(shares):z.0%}"
 
     names = list(found[0].partition)
-    told = ", ".join(f"{name}: {seen(name)}" for name in names)
+    shares = ", ".join(f"{name}: {seen(name)}" for name in names)
     reach = ", ".join(f"{name}: {most(name)}" for name in names if name != BEST)
     return (
-        f"A network that learned from one label of each of half of the movie snippets scores the other "
-        f"half and three domains it never saw; each text has at least "
+        f"A network is trained on one label of each text in one half of the movie snippets, and applied "
+        f"to the other half and to three other domains. Each text has at least "
         f"{min(one.n_ratings for one in found)} ratings, from which the grouping loss is measured: "
         f"{low:.3f} to {high:.3f}. {never_above(found)}. {unchanged(found)}: the measured loss needs "
-        f"no bins and no regions, and trees see other bins of recalibrated scores. "
-        f"How much of it twins find depends on the features ({told}): "
-        f"no evidence of grouping loss in weak features is not evidence of none. The ceiling is what "
-        f"the same twins find if they are told {MOST} ratings of each text ({reach}): "
+        f"no bins and no regions, whereas trees use other bins for recalibrated scores. "
+        f"How much of it twins find depends on the features ({shares}): "
+        f"no evidence of a grouping loss in weak features is not evidence of no loss. The ceiling is "
+        f"what the same twins find from {MOST} ratings of each text ({reach}): "
         f"{at_the_ceiling(found).count}. The rest is in the texts, but not in these features. "
-        f"Intervals in the Amazon and New York Times rows are by document. {n_dropped} tweets, whose "
-        f"two files disagree on the mean rating, are left out. There is no figure of the paper to "
-        f"compare with."
+        f"Intervals of the Amazon and New York Times rows are clustered by document. {n_dropped} "
+        f"tweets, whose two files disagree on the mean rating, are left out. The paper has no figures "
+        f"to compare with."
     )
 
 

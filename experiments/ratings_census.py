@@ -105,7 +105,7 @@ def difference(rows: Rows) -> Estimate:
 
 
 def census_section(given: Namespace) -> Section:
-    """Measure both models, and tell how much of the difference the bounds see."""
+    """Measure both models, and compare the estimates with the proven difference."""
     rows = bundled_census(given.seed) if given.quick else full_census(given.cache, given.seed)
     lines = [
         measure(name, rows.y, p, rows.X, seed=given.seed, task="binary")[0]
@@ -116,7 +116,7 @@ def census_section(given: Namespace) -> Section:
 
 
 def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     logistic, boosting = lines
     calibration = logistic.cl.value - boosting.cl.value
     least = gain.value - calibration
@@ -128,20 +128,19 @@ def paragraph(lines: list[Line], gain: Estimate, quick: bool) -> str:
         f"(boosting, {how}). "
     )
     found = (
-        f"{logistic.gl.value:z.4f} by trees with 30 rows a region and "
+        f"{logistic.gl.value:z.4f} by trees with 30 rows per region and "
         f"{logistic.twin.value:z.4f} by twins"
     )
     if gain.low is None or gain.low <= 0:
         return (
-            f"{start}Boosting has no surely lower Brier score (by {gain:z.4f}), so these rows prove no "
-            f"grouping loss of the logistic model; the bounds find {found}."
+            f"{start}The Brier score of boosting is not significantly lower (by {gain:z.4f}), so these "
+            f"rows prove no grouping loss of the logistic model; the estimates are {found}."
         )
     return (
-        f"{start}Boosting has a lower Brier score by {gain:.4f}. Of two models of the same "
-        f"features only calibration and grouping loss can differ, so the logistic model's grouping "
-        f"loss is at least {least:.4f}, and more by what boosting leaves. The bounds find {found}: "
-        f"{logistic.gl.value / least:z.0%} and {logistic.twin.value / least:z.0%} of what is so "
-        f"proven. Of boosting itself they find {boosting.gl.value:z.4f} and "
-        f"{boosting.twin.value:z.4f}. {kept_by_recalibration(lines)}. There is no figure of "
-        f"the paper to compare with."
+        f"{start}The Brier score of boosting is lower by {gain:.4f}. Two models of the same features "
+        f"can only differ in calibration and grouping loss, so the grouping loss of the logistic model "
+        f"is at least {least:.4f}, plus that of boosting. The estimates are {found}: "
+        f"{logistic.gl.value / least:z.0%} and {logistic.twin.value / least:z.0%} of the proven loss. "
+        f"For boosting itself they are {boosting.gl.value:z.4f} and {boosting.twin.value:z.4f}. "
+        f"{kept_by_recalibration(lines)}. The paper has no figures to compare with."
     )

@@ -1,9 +1,9 @@
-"""Run every study that runs here, and write docs/studies.md and a page for each section.
+"""Run all studies that need no further data, and write docs/studies.md and a page per section.
 
     python experiments/studies.py            # an hour or two, once; then from the cache
     python experiments/studies.py --quick    # minutes; the pages go to the output folder
 
-Each study is a process of its own. One that fails is named at the end, and the exit code is 1.
+Each study runs in its own process. Studies that fail are named at the end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ PAGE = Path("docs/studies.md")
 FOLDER = "studies"  # beside the page
 INTRODUCTION = """# Studies
 
-What `python experiments/studies.py` printed. The studies rebuild those of Perez-Lebel, Le Morvan and
-Varoquaux, *Beyond calibration: estimating the grouping loss of modern neural networks* (ICLR 2023), on
-networks and data that package registries hold, and add some where the truth is known.
+These studies repeat those of Perez-Lebel, Le Morvan and Varoquaux, *Beyond calibration: estimating the
+grouping loss of modern neural networks* (ICLR 2023), on networks and data that can be installed from
+package registries, and add some in which the truth is known. `python experiments/studies.py` writes this
+page.
 
-**Protocol.** The task is the top label (or binary). *GL by trees* follows the paper's tables: half of
-the rows learns and the other half evaluates, 15 bins of equal width, in each a decision tree with 30
-learning rows per region. It is a lower bound. *Twins* are the default of `epiloss.audit`: no bins, and
-an estimate that is right up to what the learners miss. A dash (CL', GL') marks the same after isotonic
-recalibration; twins learn from all rows both times. CL is the calibration loss. Brackets are 95%
-intervals. Rows in italics are published figures.
+**Protocol.** The task is the top label (or binary). *GL by trees* follows the paper's tables: one half
+of the rows learns and the other half evaluates, with 15 bins of equal width and a decision tree with 30
+learning rows per region in each. It is a lower bound. *Twins* are the default of `epiloss.audit`: an
+estimate without bins, which misses what its learners cannot express. CL is the calibration loss. A prime
+(CL', GL') marks the same after isotonic recalibration; twins learn from all rows both times. Brackets
+are 95% intervals. Rows in italics are published figures.
 
-**Scale.** Brier scores summed over both classes, as in the paper: twice what `epiloss.audit` reports.
+**Scale.** Brier scores are summed over both classes, as in the paper: twice the values of
+`epiloss.audit`.
 """
 RULES = (
-    "A count *holds* from 90% on and *holds in part* from 50% on. A rise holds if it is beyond the "
-    "intervals at every step, and in part if there is a rise at every step. A rank correlation "
-    "(Spearman's) holds if it is positive and its two-sided p-value is below 5%, and in part if it is "
-    "positive only. That networks *can* differ holds if a pair does. Networks share images, so counts "
-    "over networks are not independent. The paper gives no limits; these are ours. That the verdict on "
-    "shift leaves out zero-shot networks was decided after a first look: with them it would hold in "
-    "part. Each study is one draw of its seed."
+    "A count *holds* if it is at least 90% and *holds in part* if it is at least 50%. A rise holds if "
+    "it is beyond the intervals at every step, and in part if there is a rise at every step. A rank "
+    "correlation (Spearman's) holds if it is positive with a two-sided p-value below 5%, and in part if "
+    "it is only positive. That networks *can* differ holds if one pair does. Networks share images, so "
+    "counts over networks are not independent. These limits are ours; the paper gives none. That the "
+    "verdict on shift leaves out zero-shot networks was decided after a first look: with them it would "
+    "hold in part. Each study is one draw of its seed."
 )
 NEEDS = (
     ("ImageNet-R", "27 networks on renditions", "--imagenet-r DIR --networks all"),
@@ -59,7 +61,7 @@ NEEDS = (
 
 @dataclass(frozen=True)
 class Run:
-    """A study that ran: its sections in the order in which it wrote them."""
+    """A study that was run, with its sections in the order in which they were written."""
 
     name: str
     failed: bool
@@ -85,14 +87,14 @@ def run(name: str, given: Namespace, scripts: Path = EXPERIMENTS) -> Run:
 
 
 def page(runs: Sequence[Run], folder: Path, cached: float) -> str:
-    """Return the page of all studies, whose links start in ``folder``."""
+    """Return the page of all studies; its links are relative to ``folder``."""
     sections = [section for one in runs for section in one.sections]
     claims = [*together(sections), *(claim for one in sections for claim in one.claims), *untested()]
     names = [("published", "What the paper printed")]
     names += [(section.slug, section.title) for section in sections]
     parts = [
         INTRODUCTION,
-        "## What the paper says, and what is found here\n",
+        "## The paper's statements, and what was found here\n",
         f"{as_table(claims)}\n",
         f"{tally(claims)}. {RULES}\n",
         "## Pages\n",
@@ -102,20 +104,20 @@ def page(runs: Sequence[Run], folder: Path, cached: float) -> str:
     ]
     failed = [f"`experiments/{one.name}.py`" for one in runs if one.failed]
     if failed:
-        parts.append(f"Did not run to its end here: {', '.join(failed)}.\n")
+        parts.append(f"Failed: {', '.join(failed)}.\n")
     return "\n".join(parts)
 
 
 def together(sections: Sequence[Section]) -> list[Statement]:
-    """Count in all tables with GL and GL' what recalibration leaves."""
+    """Count in all tables how often recalibration does not change the grouping loss."""
     lines = [line for section in sections for line in section.lines]
     kinds = (("by twins", twin_pairs(lines)), ("by trees", tree_pairs(lines)))
     return [left_claim(pairs, "all tables", how) for how, pairs in kinds if pairs]
 
 
 def untested() -> list[Statement]:
-    """Return what the paper shows on data that no package registry holds."""
-    count = "its printed values are counted in [What the paper printed]({}/published.md); `vision.py {}`"
+    """Return the paper's statements on data that cannot be installed from a package registry."""
+    count = "see [What the paper printed]({}/published.md) for its values; to measure: `vision.py {}`"
     return [
         Statement(f"The paper's values: {what}", data, count.format(FOLDER, how), UNTESTED)
         for data, what, how in NEEDS
@@ -123,11 +125,11 @@ def untested() -> list[Statement]:
 
 
 def times(runs: Sequence[Run], cached: float) -> str:
-    """Say how long the studies took, and what came out of the cache."""
+    """Return the times of the studies, and of the cached computations."""
     rows = [f"- `experiments/{one.name}.py`: {duration(one.seconds)}" for one in runs]
     made = (
-        f"What is trained, embedded or scored is kept in the cache; from an empty one it takes "
-        f"{duration(cached)} of one core besides."
+        f"Trained networks, embeddings and scores are cached; computing them takes another "
+        f"{duration(cached)} on one core."
     )
     return "\n".join([*rows, "", made])
 
@@ -155,11 +157,11 @@ def write_pages(runs: Sequence[Run], target: Path, cached: float) -> None:
 
 def main(arguments: Sequence[str] | None = None, scripts: Path = EXPERIMENTS) -> int:
     """Run the studies, and write the page."""
-    parser = options("Run every study that runs here, and write their pages.")
+    parser = options("Run all studies that need no further data, and write their pages.")
     parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--page", type=Path, help=f"default {PAGE}; with --quick in the output folder")
     given = parser.parse_args(arguments)
-    # numbers of small samples do not belong into the documentation
+    # numbers of small samples do not belong in the documentation
     target = given.page or (given.output / "studies.md" if given.quick else PAGE)
     runs = []
     for name in [study for study in STUDIES if study in given.studies]:

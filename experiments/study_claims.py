@@ -1,4 +1,4 @@
-"""What the studies are to show, counted: recalibration leaves the grouping loss, and shift raises it."""
+"""Counts of what the studies should show: recalibration keeps the grouping loss, shift raises it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Pair = tuple[Estimate, Estimate]  # before and after
 
 @dataclass(frozen=True)
 class Kept:
-    """Of ``n`` estimates, those that lie after something within their interval before it."""
+    """How many of ``n`` estimates stay within their earlier interval."""
 
     n: int
     within: int
-    overlapping: int  # have intervals with something in common
+    overlapping: int  # estimates whose intervals overlap
 
 
 def holds(estimate: Estimate, value: float) -> bool:
-    """Tell whether a value lies within an estimate's interval."""
+    """Return whether a value lies within an estimate's interval."""
     low, high = estimate.low, estimate.high
     return low is not None and high is not None and low <= value <= high
 
 
 def overlap(one: Estimate, other: Estimate) -> bool:
-    """Tell whether two intervals have something in common."""
+    """Return whether two intervals overlap."""
     ends = (one.low, one.high, other.low, other.high)
     if None in ends:
         return False
@@ -61,7 +61,7 @@ def tree_pairs(lines: Iterable[Line]) -> list[Pair]:
 
 
 def twin_pairs(lines: Iterable[Line]) -> list[Pair]:
-    """Return GL and GL' by twins, of lines that have them."""
+    """Return GL and GL' by twins of the lines that have them."""
     return [
         (line.twin, line.twin_after)
         for line in lines
@@ -70,7 +70,7 @@ def twin_pairs(lines: Iterable[Line]) -> list[Pair]:
 
 
 def within(lines: Sequence[Line]) -> str:
-    """Say for how many lines GL' lies within the interval of GL."""
+    """Return a sentence on how many lines have GL' within the interval of GL."""
     trees, twins = counted(tree_pairs(lines)), counted(twin_pairs(lines))
     if not twins.n:
         return (
@@ -85,21 +85,24 @@ def within(lines: Sequence[Line]) -> str:
 
 
 def kept_by_recalibration(lines: Sequence[Line]) -> str:
-    """Say how far isotonic recalibration moves the bounds on the grouping loss, and why."""
+    """Return sentences on how isotonic recalibration changes the losses, and why."""
     trees, twins = tree_pairs(lines), twin_pairs(lines)
     text = (
-        f"Isotonic recalibration takes the calibration loss to at most "
-        f"{max(line.cl_after.value for line in lines):z.4f}. {within(lines)}. By trees the largest "
-        f"change is {_largest_change(lines, explain=counted(trees).within < len(trees))}"
+        f"Isotonic recalibration reduces the calibration loss to at most "
+        f"{max(line.cl_after.value for line in lines):z.4f}. {within(lines)}. The largest change by "
+        f"trees is {_largest_change(lines, explain=counted(trees).within < len(trees))}"
     )
     if not twins:
         return text
     changes = [after.value - before.value for before, after in twins]
-    return f"{text}. Twins have no bins, learn from all rows both times, and change by {_range(changes)}"
+    return (
+        f"{text}. The estimates by twins, which use no bins and learn from all rows both times, change "
+        f"by {_range(changes)}"
+    )
 
 
 def _largest_change(lines: Sequence[Line], *, explain: bool) -> str:
-    """Say which bound by trees moves most, and which of its two parts does: explained less induced."""
+    """Return the largest change by trees, and how its two parts change."""
     line = max(lines, key=lambda line: abs(line.gl_after.value - line.gl.value))
     change = line.gl_after.value - line.gl.value
     text = f"{change:+z.4f} ({line.name})"
@@ -107,8 +110,8 @@ def _largest_change(lines: Sequence[Line], *, explain: bool) -> str:
         return text
     induced = line.induced_after - line.induced
     return (
-        f"{text}, because recalibrated scores fall into other bins: what regions explain changes by "
-        f"{change + induced:+z.4f}, and what binning itself induces, which is subtracted, by "
+        f"{text}, because recalibrated scores fall into other bins: the explained loss changes by "
+        f"{change + induced:+z.4f}, and the loss induced by binning, which is subtracted, by "
         f"{induced:+z.4f}"
     )
 
@@ -120,20 +123,20 @@ def _range(changes: Sequence[float]) -> str:
 
 
 def grouping_loss(line: Line) -> Estimate:
-    """Return the grouping loss by twins, or by trees where there are none."""
+    """Return the grouping loss by twins, or by trees if there is none by twins."""
     return line.gl if line.twin is None else line.twin
 
 
 def direction(before: Line, after: Line) -> str:
-    """Say whether the grouping loss rises or falls, where the intervals lie apart."""
+    """Return whether the grouping loss rises or falls beyond the intervals."""
     if overlap(grouping_loss(before), grouping_loss(after)):
         return "does not move beyond its interval"
     return "rises" if grouping_loss(after).value > grouping_loss(before).value else "falls"
 
 
 def over_shifts(lines: Sequence[Line]) -> str:
-    """Say whether the grouping loss rises from each line to the next, and how often for sure."""
-    n, up, surely = _rises(lines)
+    """Return a sentence on whether the grouping loss rises from each line to the next."""
+    n, up, apart = _rises(lines)
     if n == 1:
         first, last = lines
         return (
@@ -141,11 +144,11 @@ def over_shifts(lines: Sequence[Line]) -> str:
             f"{grouping_loss(last):z.4f} ({last.name})"
         )
     order = "at each step" if up == n else f"at {up} of {n} steps"
-    return f"GL rises {order}: {_listed(lines)}; at {surely} of {n} the intervals lie apart"
+    return f"GL rises {order}: {_listed(lines)}; at {apart} of {n} the intervals do not overlap"
 
 
 def _rises(lines: Sequence[Line]) -> tuple[int, int, int]:
-    """Return the number of steps, of those that rise, and of those that do beyond the intervals."""
+    """Return the number of steps, of rises, and of rises beyond the intervals."""
     steps = list(pairwise(lines))
     up = sum(grouping_loss(before).value < grouping_loss(after).value for before, after in steps)
     return len(steps), up, sum(direction(before, after) == "rises" for before, after in steps)
@@ -156,21 +159,21 @@ def _listed(lines: Sequence[Line]) -> str:
 
 
 def removed_claim(lines: Sequence[Line], data: str) -> Statement:
-    """Count the lines whose calibration loss is gone after recalibration."""
+    """Count the lines without calibration loss after recalibration."""
     n = sum(line.cl_after.low is None or line.cl_after.low <= DIGIT for line in lines)
     before, after = (
         sum(getattr(line, name).value for line in lines) / len(lines) for name in ("cl", "cl_after")
     )
     count = (
-        f"CL' is not surely above {DIGIT} in {n} of {len(lines)} rows; the mean falls from {before:.4f} "
-        f"to {after:.4f}"
+        f"CL' is not significantly above {DIGIT} in {n} of {len(lines)} rows; the mean falls from "
+        f"{before:.4f} to {after:.4f}"
     )
     verdict = by_share(n, len(lines))
     return Statement("Recalibration removes the calibration loss", data, count, verdict)
 
 
 def left_claim(pairs: Sequence[Pair], data: str, how: str = "by twins") -> Statement:
-    """Count the grouping losses that recalibration leaves within their intervals."""
+    """Count the grouping losses that stay within their intervals after recalibration."""
     kept = counted(pairs)
     change = sum(after.value - before.value for before, after in pairs) / kept.n
     size = sum(before.value for before, _ in pairs) / kept.n
@@ -178,21 +181,21 @@ def left_claim(pairs: Sequence[Pair], data: str, how: str = "by twins") -> State
         f"{how}, GL' lies within the 95% interval of GL in {kept.within} of {kept.n} rows (intervals "
         f"overlap in {kept.overlapping}); the mean goes from {size:.4f} to {size + change:.4f}"
     )
-    text = "Recalibration leaves the grouping loss where it was"
+    text = "Recalibration does not change the grouping loss"
     return Statement(text, data, count, by_share(kept.within, kept.n))
 
 
 def shift_claim(lines: Sequence[Line], text: str, data: str) -> Statement:
     """Count the steps at which the grouping loss by twins rises beyond the intervals."""
-    n, up, surely = _rises(lines)
-    count = f"by twins {_listed(lines)}; it rises at {up} of {n} steps, beyond intervals at {surely}"
-    return Statement(text, data, count, HOLDS if surely == n else IN_PART if up == n else NOT)
+    n, up, apart = _rises(lines)
+    count = f"by twins {_listed(lines)}; it rises at {up} of {n} steps, beyond the intervals at {apart}"
+    return Statement(text, data, count, HOLDS if apart == n else IN_PART if up == n else NOT)
 
 
 def usual_claims(
-    lines: Sequence[Line], data: str, text: str = "Under shift there is more"
+    lines: Sequence[Line], data: str, text: str = "The grouping loss is larger under shift"
 ) -> list[Statement]:
-    """Return what is counted wherever lines go from less to more of a shift."""
+    """Return the usual claims about lines in the order of an increasing shift."""
     return [
         shift_claim(lines, text, data),
         removed_claim(lines, data),

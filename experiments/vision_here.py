@@ -131,16 +131,16 @@ def _moves(clean: Line, shifted: Line) -> str:
 
 
 def fashion_text(lines: Sequence[Line]) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     clean, shifted = (_named(lines)[f"small CNN, {text}"] for text in ("clean", "corrupted"))
     pattern = (
-        "as in the paper, there is more of it under shift"
+        "as in the paper, it is larger under shift"
         if direction(clean, shifted) == "rises"
-        else "the paper finds more of it under shift, which these intervals do not show"
+        else "the paper finds a larger loss under shift, which these intervals do not show"
     )
     return (
-        f"A small convolutional network, trained on clean images, meets {lines[0].n:,} that it has not "
-        f"seen. From these to the same ones corrupted with severity {SEVERITY}, "
+        f"A small convolutional network, trained on clean images, is applied to {lines[0].n:,} other "
+        f"images. From clean images to the same ones corrupted with severity {SEVERITY}, "
         f"{_moves(clean, shifted)}: {pattern}. {kept_by_recalibration(lines)}. The paper has no such "
-        f"network, so only the pattern compares."
+        f"network, so only the pattern can be compared."
     )

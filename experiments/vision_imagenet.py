@@ -92,7 +92,7 @@ def section(
 
 
 def text(lines: Sequence[Line]) -> str:
-    """Say what the numbers show."""
+    """Return the paragraph on the results."""
     values = sorted(line.gl.value for line in lines)
     clear = sum(line.gl.low is not None and line.gl.low > 0 for line in lines)
     known = printed_lines(lines)

@@ -155,19 +155,20 @@ def sections(given: Namespace) -> Iterator[Section]:
 
 
 def text(found: Found, n_train: int, parts: Parts) -> str:
-    """Say what was measured, and how it differs from the paper."""
+    """Return what was measured, and how it differs from the paper."""
     n_networks = len(found.lines[CLEAN])
     every = [line for lines in found.lines.values() for line in lines]
     return (
-        f"{n_networks} networks judge the same {parts.size(CLEAN):,} test images of CIFAR-10: as they "
-        f"are, with one of 19 corruptions drawn for each image (the first table), and with snow; and "
-        f"{parts.size(parts.others[0]):,} of them with each other corruption, all at severity "
-        f"{SEVERITY}. Those trained here learned from {n_train:,} images for 6 to 10 epochs, on one "
-        f"core: they are honest but small. EfficientNet-Lite saw ImageNet, and here the images enlarged "
-        f"to {PIXELS} pixels; its linear head learned from {min(n_train, HEAD_ROWS):,} images, and its "
-        f"features are {N_COMPONENTS} principal components of 1,280. {kept_by_recalibration(every)}. "
-        f"What differs from the paper: the networks, the data, strengths made for 32 pixels, and fewer "
-        f"images. The paper has 50,000, so that its trees see more than ours; twins need fewer."
+        f"{n_networks} networks classify the same {parts.size(CLEAN):,} test images of CIFAR-10: as "
+        f"they are, with one of 19 corruptions drawn for each image (the first table), and with snow; "
+        f"and {parts.size(parts.others[0]):,} of them with each other corruption, all at severity "
+        f"{SEVERITY}. The networks trained here are small: they learned from {n_train:,} images for 6 "
+        f"to 10 epochs, on one core. EfficientNet-Lite was trained on ImageNet and gets the images "
+        f"enlarged to {PIXELS} pixels; its linear head learned from {min(n_train, HEAD_ROWS):,} images, "
+        f"and its features are {N_COMPONENTS} principal components of 1,280. "
+        f"{kept_by_recalibration(every)}. Differences from the paper: the networks, the data, "
+        f"corruptions designed for 32 pixels, and fewer images. The paper has 50,000, so its trees "
+        f"find more than ours; twins need fewer."
     )
 
 
@@ -178,7 +179,7 @@ def tables(found: Found, parts: Parts) -> str:
     titles = {CLEAN: "Clean images", SNOW: "Snow"}
     few = f"{parts.fewest:,}"
     blocks = [f"**{title}**\n\n{markdown(found.lines[part])}" for part, title in titles.items()]
-    rows = ["| images | mean accuracy | mean GL by twins | networks surely above 0 |"]
+    rows = ["| images | mean accuracy | mean GL by twins | networks significantly above 0 |"]
     rows.append("|---|---:|---:|---:|")
     by_mean = sorted(
         found.single, key=lambda part: -np.mean([one.value for one in found.single[part].values()])
@@ -192,27 +193,27 @@ def tables(found: Found, parts: Parts) -> str:
         cells = f"{accuracy:.3f} | {mean:z.4f} | {clear} of {len(known)}"
         rows.append(f"| {name} | {cells} |")
     return "\n\n".join(
-        [*blocks, f"**The same {few} images of each part**, the largest mean first", "\n".join(rows)]
+        [*blocks, f"**The same {few} images of each part**, sorted by the mean", "\n".join(rows)]
     )
 
 
 def group_text(known: Sequence[Known], n: int) -> str:
-    """Say what known groups tell beside features."""
+    """Return a paragraph on what known groups explain compared with features."""
     of_both = [100 * one.groups.value / one.both.value for one in known if one.both.value > 0]
     share = f"{np.median(of_both):.0f}%" if of_both else "nothing"
     return (
-        f"The paper looks at renditions; here each of {n:,} images has one of 19 corruptions. Twins "
-        "estimate the grouping loss three times: from the corruption alone, from the network's features "
-        "alone, and from both. What both find beyond the corruption is heterogeneity within "
-        "corruptions; what they find beyond the features is what the features do not tell of the "
-        f"corruption. In the median network the corruption alone tells {share} of what both tell."
+        f"The paper uses renditions as groups; here each of {n:,} images has one of 19 corruptions. "
+        "Twins estimate the grouping loss from the corruption alone, from the network's features alone, "
+        "and from both. What both find beyond the corruption is heterogeneity within corruptions; what "
+        "they find beyond the features is information on the corruption that the features lack. In the "
+        f"median network, the corruption alone explains {share} of what both explain."
     )
 
 
 def group_table(known: Sequence[Known]) -> str:
-    """Return what is found by groups, features and both."""
+    """Return the table of the losses by groups, by features and by both."""
     rows = [
-        "| | by corruption | by features | by both | corruption, of both |",
+        "| | by corruption | by features | by both | share of corruption |",
         "|---|---:|---:|---:|---:|",
     ]
     for one in known:

@@ -45,12 +45,12 @@ def claims(lines: Lines, single: Mapping[str, Mapping[str, Estimate]]) -> list[S
         removed_claim(every, DATA),
         left_claim(twin_pairs(every), DATA),
         left_claim(tree_pairs(every), DATA, "by trees"),
-        more(lines, CLEAN, MERGED, "Under shift there is more"),
-        more(lines, CLEAN, SNOW, "Under shift there is more"),
+        more(lines, CLEAN, MERGED, "The grouping loss is larger under shift"),
+        more(lines, CLEAN, SNOW, "The grouping loss is larger under shift"),
         substantial(lines[MERGED]),
         next_to_none(lines[CLEAN]),
         *(more_accurate(lines[part], part) for part in (MERGED, SNOW)),
-        more(lines, MERGED, SNOW, "Snow alone shows more than 19 corruptions mixed"),
+        more(lines, MERGED, SNOW, "Snow alone shows a larger loss than 19 corruptions mixed"),
         mixture(single),
         comparable(lines[MERGED]),
     ]
@@ -74,14 +74,14 @@ def pairs(lines: Lines, first: str, second: str) -> list[tuple[Line, Line]]:
 
 
 def more(lines: Lines, first: str, second: str, text: str) -> Statement:
-    """Count the networks that have more grouping loss on one part than on another.
+    """Count the networks with a larger grouping loss on one part than on another.
 
-    Clean images are no shift only to networks that learned from such: the verdict is on these.
+    Clean images are a shift for zero-shot networks, so the verdict leaves these out.
     """
     everyone = pairs(lines, first, second)
     known = [pair for pair in everyone if first != CLEAN or learned(pair[0])]
     up = sum(loss(after).value > loss(before).value for before, after in known)
-    surely = sum(above(loss(after), loss(before)) for before, after in known)
+    apart = sum(above(loss(after), loss(before)) for before, after in known)
     down = sum(above(loss(before), loss(after)) for before, after in known)
     trees = sum(after.gl.value > before.gl.value for before, after in known)
     means = [
@@ -89,63 +89,67 @@ def more(lines: Lines, first: str, second: str, text: str) -> Statement:
     ]
     count = (
         f"by twins GL is larger on {second} than on {first} for {up} of {len(known)} networks, beyond "
-        f"intervals for {surely} (smaller for {down}); by trees for {trees}; means by twins "
+        f"the intervals for {apart} (smaller for {down}); by trees for {trees}; means by twins "
         f"{means[0]:.4f} and {means[1]:.4f}"
     )
     others = [pair for pair in everyone if pair not in known]
     if others:
         n = sum(loss(after).value > loss(before).value for before, after in others)
-        count += f"; of {len(others)} zero-shot ones, to which clean images are a shift, for {n}"
+        count += f"; for {n} of {len(others)} zero-shot networks, to which clean images are a shift"
     return Statement(text, f"{DATA}, {first} and {second}", count, by_share(up, len(known)))
 
 
 def learned(line: Line) -> bool:
-    """Tell whether a network learned from images like the clean ones."""
+    """Return whether a network was trained on images like the clean ones."""
     return "zero-shot" not in line.name
 
 
 def substantial(lines: Sequence[Line]) -> Statement:
-    """Count the networks whose grouping loss is surely there."""
+    """Count the networks with a significant grouping loss."""
     twins, trees = (
         sum(one.low is not None and one.low > 0 for one in column)
         for column in ([loss(line) for line in lines], [line.gl for line in lines])
     )
     highest = max(lines, key=lambda line: loss(line).value)
     count = (
-        f"by twins GL is surely above 0 for {twins} of {len(lines)} networks, by trees for {trees}; at "
-        f"most {loss(highest).value:.4f} ({highest.name})"
+        f"by twins GL is significantly above 0 for {twins} of {len(lines)} networks, by trees for "
+        f"{trees}; at most {loss(highest).value:.4f} ({highest.name})"
     )
     text = "Most networks have a substantial grouping loss under shift"
     return Statement(text, f"{DATA}, {MERGED}", count, by_share(twins, len(lines)))
 
 
 def next_to_none(lines: Sequence[Line]) -> Statement:
-    """Count the networks whose grouping loss may be as small as the paper's without shift."""
+    """Count the networks whose grouping loss without shift may be as small as in the paper."""
     limit = 0.003
     own = [line for line in lines if learned(line)]
     trees = sum(line.gl.low is None or line.gl.low <= limit for line in own)
     twins = sum((loss(line).low or 0) <= limit for line in own)
     values = [loss(line).value for line in own]
     count = (
-        f"of {len(own)} networks that learned from such images, GL is not surely above {limit} for "
+        f"of {len(own)} networks trained on such images, GL is not significantly above {limit} for "
         f"{trees} by trees and for {twins} by twins, which find {min(values):z.4f} to {max(values):.4f}"
     )
     both = [by_share(n, len(own)) for n in (trees, twins)]
     verdict = HOLDS if both == [HOLDS, HOLDS] else NOT if both == [NOT, NOT] else IN_PART
-    return Statement("Without shift there is next to none", f"{DATA}, {CLEAN}", count, verdict)
+    return Statement(
+        "Without shift, there is almost no grouping loss", f"{DATA}, {CLEAN}", count, verdict
+    )
 
 
 def more_accurate(lines: Sequence[Line], part: str) -> Statement:
-    """Measure whether more accurate networks have more grouping loss."""
+    """Measure whether more accurate networks have a larger grouping loss."""
     accuracy = [line.accuracy for line in lines]
     twins = rank_correlation(accuracy, [loss(line).value for line in lines])
     trees = rank_correlation(accuracy, [line.gl.value for line in lines])
     count = f"rank correlation {twins} by twins and {trees} by trees ({len(lines)} networks)"
-    return Statement("More accurate networks have more", f"{DATA}, {part}", count, by_order(twins))
+    return Statement(
+        "More accurate networks have a larger grouping loss", f"{DATA}, {part}", count, by_order(twins)
+    )
 
 
 def mixture(single: Mapping[str, Mapping[str, Estimate]]) -> Statement:
-    """Count the corruptions that show more alone than mixed, with as many images, over all networks."""
+    """Count the corruptions with a larger mean loss than the mixture, with as many images."""
     means = {
         part: float(np.mean([one.value for one in known.values()])) for part, known in single.items()
     }
@@ -159,11 +163,13 @@ def mixture(single: Mapping[str, Mapping[str, Estimate]]) -> Statement:
         + (f", most for {names}" if names else "")
     )
     verdict = by_share(len(higher), len(means))
-    return Statement("A single corruption shows more than the mixture", f"{DATA}, each", count, verdict)
+    return Statement(
+        "A single corruption shows a larger loss than the mixture", f"{DATA}, each", count, verdict
+    )
 
 
 def comparable(lines: Sequence[Line]) -> Statement:
-    """Count the pairs of networks of like accuracy whose grouping losses surely differ."""
+    """Count the pairs of networks of similar accuracy whose grouping losses differ."""
     near = [
         (one, other)
         for one, other in combinations(lines, 2)
@@ -172,35 +178,36 @@ def comparable(lines: Sequence[Line]) -> Statement:
     apart = [pair for pair in near if not overlap(*(loss(line) for line in pair))]
     count = (
         f"of {len(near)} pairs within {100 * COMPARABLE:.0f} points of accuracy, {len(apart)} have "
-        "intervals that lie apart"
+        "intervals that do not overlap"
     )
     if apart:
         widest = max(apart, key=lambda pair: abs(loss(pair[0]).value - loss(pair[1]).value))
-        told = " and ".join(
+        names = " and ".join(
             f"{line.name} {loss(line).value:.4f} at {line.accuracy:.1%}" for line in widest
         )
-        count += f"; widest: {told}"
+        count += f"; widest: {names}"
     text = "Networks of comparable accuracy can differ"
     return Statement(text, f"{DATA}, {MERGED}", count, HOLDS if apart else NOT)
 
 
 def group_claims(known: Sequence[Known]) -> list[Statement]:
-    """Count how far known groups explain what features find."""
+    """Return what known groups explain of the loss that features explain."""
     there = [one for one in known if (one.groups.low or 0) > 0]
     seen = [one for one in known if (one.both.low or 0) > 0]
     shares = [one.groups.value / one.both.value for one in seen]
     explained = sum(share >= HALF for share in shares)
     data = f"{DATA}, {MERGED}"
-    count = f"the corruption alone tells a loss surely above 0 for {len(there)} of {len(known)} networks"
+    count = (
+        f"the corruption alone explains a loss significantly above 0 for {len(there)} of {len(known)} "
+        "networks"
+    )
     return [
-        Statement(
-            "Groups that one knows differ at equal scores", data, count, by_share(len(there), len(known))
-        ),
+        Statement("Known groups differ at equal scores", data, count, by_share(len(there), len(known))),
         Statement(
             "Known groups explain what features find",
             data,
-            f"the corruption alone tells {_range(shares)} of what it tells together with the features, "
-            f"half or more for {explained} of {len(seen)} networks",
+            f"the corruption alone explains {_range(shares)} of what it explains together with the "
+            f"features, half or more for {explained} of {len(seen)} networks",
             by_share(explained, len(seen)) if seen else NOT,
         ),
     ]

@@ -2,11 +2,11 @@
 Embeddings from torch and Hugging Face
 ======================================
 
-A network's own view of a row, the input of its last layer, is the best place to look for rows that
-it confuses. ``epiloss.extract`` runs a network once and writes scores, embeddings, labels and ids
-to a file; audits then read the file.
+The input of a network's last layer, its embedding of a row, is a good place to search for rows that the
+network gets wrong. ``epiloss.extract`` runs a network once and writes scores, embeddings, labels and ids
+to a file, which audits then read.
 
-Both networks here are small and are trained while this page is built: nothing is downloaded.
+Both networks on this page are small and are trained when it is built; nothing is downloaded.
 """
 
 import tempfile
@@ -22,10 +22,10 @@ torch.manual_seed(0)
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# A network of digits
-# -------------------
-# Half of scikit-learn's 1,797 little images train it. Each of the others is met eight times, under
-# noise that the network has not seen.
+# A network for digits
+# --------------------
+# The network is trained on half of scikit-learn's 1,797 small images. Each of the others is used eight
+# times, with noise that the network was not trained on.
 
 images, digits = load_digits(return_X_y=True)
 images = (images / 16).astype(np.float32)
@@ -54,8 +54,8 @@ print(f"{len(which):,} noisy images, {right.mean():.0%} of them recognised")
 # %%
 # Extract once
 # ------------
-# The last linear layer is found by itself, and ``layer=`` names another one. Memory does not grow
-# with rows, and a run that was killed goes on where it stopped.
+# ``extract`` finds the last linear layer by itself; ``layer=`` chooses another one. Memory does not grow
+# with the number of rows, and a run that was killed resumes where it stopped.
 
 loader = torch.utils.data.DataLoader(
     torch.utils.data.TensorDataset(torch.from_numpy(noisy), torch.from_numpy(digits[which])),
@@ -67,9 +67,9 @@ print(f"{file.name}, {file.stat().st_size / 1e6:.1f} MB")
 # %%
 # Audit often
 # -----------
-# Columns are named. The eight versions of an image depend on each other, so they are a cluster:
-# never split between learning and testing, and counted as dependent in the intervals. With ten
-# classes the task is the top label: *is the digit that the network says the right one?*
+# The eight versions of an image depend on each other, so they form a cluster: it is never split between
+# learning and evaluation, and the intervals account for it. With ten classes, the task is the top label:
+# *is the predicted digit correct?*
 
 result = epiloss.audit_table(
     file,
@@ -85,17 +85,16 @@ print(result)
 result.plot()
 
 # %%
-# What this network confuses lies along many of its 32 features at once, and each tells little. Models
-# of all features together part the rows of a level set.
+# The errors of this network depend on many of its 32 features, each of which contributes little. The
+# halves of each level set come from models of all features together.
 #
-# On the command line the same is ``epiloss audit digits.parquet --label y --score scores``.
+# On the command line, the same audit is ``epiloss audit digits.parquet --label y --score scores``.
 #
-# A transformer, and a Hugging Face data set
-# ------------------------------------------
-# A BERT of two layers, made from a configuration with random weights, learns whether customers come
-# back from a few words that they left. The stronger the words the surer it is. Some texts begin with
-# *hardly*, which turns what follows into its opposite: few of those that it learns from, a third of
-# those that it meets.
+# A transformer and a Hugging Face data set
+# -----------------------------------------
+# A BERT with two layers and random initial weights learns from short comments whether customers come
+# back. Some comments begin with *hardly*, which reverses the meaning of the rest: 6% of the comments
+# that the network is trained on, and a third of those it is later applied to.
 
 import datasets
 import transformers
@@ -112,7 +111,7 @@ CODE = {word: number for number, word in enumerate(["[PAD]", "[CLS]", "hardly", 
 
 
 def comments(n: int, turned: float) -> datasets.Dataset:
-    """Write comments of two to five words, and whether the customer came back."""
+    """Return comments of two to five words, and whether the customer came back."""
     texts, returned = [], []
     for _ in range(n):
         words = generator.choice(WORDS, generator.integers(2, 6)).tolist()
@@ -125,7 +124,7 @@ def comments(n: int, turned: float) -> datasets.Dataset:
 
 
 def batches(table: datasets.Dataset) -> list[dict[str, torch.Tensor]]:
-    """Turn words into numbers, in the form that Hugging Face models take."""
+    """Return the comments as token batches for Hugging Face models."""
     made = []
     for part in table.iter(128):
         codes = [[1, *(CODE[word] for word in text.split())] for text in part["text"]]
@@ -154,8 +153,8 @@ met = comments(8_000, turned=0.33)
 file = epiloss.extract(bert, batches(met), folder / "bert.parquet", scores=lambda z: z.softmax(-1)[:, 1])
 
 # %%
-# A Hugging Face data set is a table like any other, and stays out of memory. The text is shown in
-# the report and is no feature.
+# A Hugging Face data set is a table like any other, and is not loaded into memory. The text is shown in
+# the report but is not a feature.
 
 table = datasets.Dataset.from_parquet(str(file), cache_dir=str(folder / "cache"))
 table = table.add_column("text", met["text"])
@@ -170,13 +169,13 @@ result = epiloss.audit_table(
 print(result)
 
 # %%
-# What is it that the network confuses? Groups tell: of texts with equal score, those that begin with
-# *hardly*.
+# Which texts does the network get wrong? A subgroup answers that: among texts with equal scores, those
+# that begin with *hardly*.
 
 hardly = np.array([text.startswith("hardly") for text in met["text"]])
 labels, scores = np.asarray(table["y"]), np.asarray(table["scores"])
 by_word = epiloss.audit(labels, scores, subgroups=np.where(hardly, "hardly ...", "others"))
-print(f"explained by that word: {by_word.grouping_loss:.4f} of at least {result.grouping_loss:.4f}")
+print(f"grouping loss {result.grouping_loss:.4f}, of which by this word {by_word.grouping_loss:.4f}")
 
 # %%
 by_word.plot(partition=None)
@@ -184,8 +183,8 @@ by_word.plot(partition=None)
 # %%
 # In a training loop
 # ------------------
-# ``GroupingLossMetric`` is a torchmetrics metric over regions that were learned once. Its one state
-# is a tensor of whole numbers, whose sum over batches and ranks is exact.
+# ``GroupingLossMetric`` is a torchmetrics metric on regions that were learned once. Its state is a
+# tensor of integers, so sums over batches and ranks are exact.
 
 from epiloss.integrations.torchmetrics import GroupingLossMetric
 

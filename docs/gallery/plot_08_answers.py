@@ -2,15 +2,13 @@
 The answers of a language model
 ===============================
 
-Ask a language model a question, and it gives an answer and, through the probabilities of its
-words, a confidence. Is the confidence right, and for whom is it wrong?
+A language model gives an answer and, through the probabilities of its tokens, a confidence. Is the
+confidence right, and for which questions is it wrong?
 
-The setting of an audit is then: **y** is whether the answer was correct, **p** the confidence, and
-**X** the hidden state from which the model spoke. No large model can be downloaded while this page
-is built, so a small one is trained on the spot, in some seconds: a GPT-2 of two layers, made from
-a configuration, that learns to reckon with numbers of two digits. It is a real language model: it
-reads the question token by token, and its answer and its errors are its own. What is small is the
-model and its world. With a large model nothing changes but the first half of this page.
+In an audit, **y** is whether the answer is correct, **p** the confidence, and **X** the hidden state
+from which the answer was generated. This page trains a small model when it is built, in a few seconds: a
+GPT-2 with two layers that learns arithmetic with two-digit numbers. With a large model, only the first
+half of this page changes.
 """
 
 import numpy as np
@@ -24,17 +22,17 @@ torch.manual_seed(0)
 generator = np.random.default_rng(0)
 
 # %%
-# A model that learns to reckon
-# -----------------------------
-# A question is ``37+45=`` or ``71-34=``, the answer ``082`` or ``037``. Tokens are digits and signs. Of
-# what the model learns from, one question in twenty is a subtraction; of what it is asked later, four
-# in ten.
+# A model that learns arithmetic
+# ------------------------------
+# A question is ``37+45=`` or ``71-34=``, and its answer ``082`` or ``037``. Tokens are digits and
+# signs. One in twenty of the training questions is a subtraction, and four in ten of the questions
+# asked later.
 
 SIGNS = "0123456789+-="
 
 
 def questions(n: int, minus: float) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
-    """Return tokens of questions with their answers, and what is known of each question."""
+    """Return the tokens of questions and answers, and properties of each question."""
     b, a = np.sort(generator.integers(0, 100, (2, n)), axis=0)
     is_minus = generator.random(n) < minus
     swap = ~is_minus & (generator.random(n) < 0.5)
@@ -57,7 +55,7 @@ model = transformers.GPT2LMHeadModel(config)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for step in range(240):
     tokens, known = questions(256, minus=0.05)
-    logits = model(tokens).logits[:, 5:8]  # what is said after "=", and after each digit
+    logits = model(tokens).logits[:, 5:8]  # the predictions after "=" and after each digit
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, len(SIGNS)), tokens[:, 6:].reshape(-1))
     optimizer.zero_grad()
     loss.backward()
@@ -68,19 +66,18 @@ for step in range(240):
 # %%
 # Answers, confidence, hidden states
 # ----------------------------------
-# The model speaks digit by digit, each time the most likely one. Its confidence in the answer is the
-# product of their probabilities. The hidden state is that of the last layer at the sign ``=``, before
-# anything was said.
+# The model generates the most likely digit, three times. Its confidence in the answer is the product of
+# their probabilities. The hidden state is that of the last layer at the sign ``=``, before the answer.
 
 tokens, known = questions(6_000, minus=0.4)
-said, confidence = tokens[:, :6], torch.ones(len(tokens))
+generated, confidence = tokens[:, :6], torch.ones(len(tokens))
 model.eval()
 with torch.inference_mode():
-    hidden = model.transformer(said).last_hidden_state[:, -1].numpy()
+    hidden = model.transformer(generated).last_hidden_state[:, -1].numpy()
     for _ in range(3):
-        probability, digit = model(said).logits[:, -1].softmax(-1).max(-1)
-        said, confidence = torch.cat([said, digit[:, None]], 1), confidence * probability
-correct = (said[:, 6:] == tokens[:, 6:]).all(1).numpy()
+        probability, digit = model(generated).logits[:, -1].softmax(-1).max(-1)
+        generated, confidence = torch.cat([generated, digit[:, None]], 1), confidence * probability
+correct = (generated[:, 6:] == tokens[:, 6:]).all(1).numpy()
 p = confidence.numpy().astype(float)
 print(f"{correct.mean():.0%} of the answers are correct, mean confidence {p.mean():.0%}")
 
@@ -95,20 +92,20 @@ print(result)
 result.plot()
 
 # %%
-# For whom is it wrong?
-# ---------------------
-# The hidden state tells the model's successes from its failures beyond what the confidence says: the
-# model "knows" more than it admits. To put it into words, pass what is known of the questions.
+# For which questions is it wrong?
+# --------------------------------
+# The hidden state predicts which answers are correct better than the confidence does: the model "knows"
+# more than its confidence says. To describe the questions for which it is wrong, pass their properties.
 
 groups = [
     f"{sign}, carries: {carries}" for sign, carries in zip(known["sign"], known["carries"], strict=True)
 ]
 by_kind = epiloss.audit(correct, p, subgroups=groups)
-print(f"explained by the kind of question: {by_kind.grouping_loss:z.4f}")
+print(f"grouping loss by kind of question: {by_kind.grouping_loss:z.4f}")
 HeterogeneityDisplay.from_audits({"answers": by_kind}).plot()
 
 # %%
-# Regions in words:
+# Regions with their descriptions:
 
 described = epiloss.audit(correct, p, known, method="partition")
 shown = ["rule", "n", "score_mean", "expected", "label_mean", "pvalue_adjusted"]
@@ -117,10 +114,10 @@ described.worst_regions(5).to_pandas()[shown].round(3)
 # %%
 # A better confidence
 # -------------------
-# A repair is learned on half of the questions from the hidden state, and measured on the other half.
+# A repair is learned from the hidden state on half of the questions, and evaluated on the other half.
 
 print(result.repair())
 
 # %%
-# For abstaining ("answer only if sure") the price of a wrong answer and of a refusal say where to draw
-# the line: :doc:`decisions and their cost <plot_11_repair>`.
+# If the model may abstain, the costs of a wrong answer and of a refusal determine the threshold:
+# :doc:`decisions and their cost <plot_11_repair>`.

@@ -1,10 +1,10 @@
 """
-Big data and clusters
-=====================
+Data larger than memory
+=======================
 
-Name the columns, and give files or a table instead of arrays: the data are then read in passes,
-batch by batch, and only a sample is kept. The same call reads on all cores or on a cluster, and the
-result does not depend on it, bit for bit.
+``audit_table`` takes files or a table, and the names of the columns. The data are read in passes, batch
+by batch, and only a sample is kept in memory. The same call reads on several cores or on a cluster, and
+the result is the same, bit for bit.
 """
 
 import tempfile
@@ -17,9 +17,9 @@ import epiloss
 from epiloss.simulate import Sigmoid
 
 # %%
-# Files larger than what is kept
-# ------------------------------
-# A million rows in four files, of a problem whose grouping loss is known.
+# Files
+# -----
+# A million rows in four files, from a problem with a known grouping loss:
 
 problem = Sigmoid(perturbation="step", grouping=0.5, n_noise=4)
 folder = Path(tempfile.mkdtemp())
@@ -33,30 +33,30 @@ for number in range(4):
 print(f"{sum(file.stat().st_size for file in logs.iterdir()) / 1e6:.0f} MB")
 
 # %%
-# ``memory`` bounds the sample, and with it what the audit may take, however many rows there are.
+# ``memory`` limits the sample, and thereby the memory of the audit, however many rows there are.
 
 result = epiloss.audit_table(logs, label="label", score="score", memory="200MB")
 print(result)
-print(f"\nin truth: grouping loss {problem.truth().grouping_loss:.5f}")
+print(f"\ntrue grouping loss {problem.truth().grouping_loss:.5f}")
 
 # %%
-# Regions were learned on half of the sample, and *every* row was then counted in its region: the
-# interval is that of a million rows. Everything else works as with arrays: tables, diagrams, reports.
+# The models and regions were learned on the sample, and then evaluated on *every* row. Tables, diagrams
+# and reports work as with arrays.
 
 result.plot()
 
 # %%
-# The same bits
-# -------------
-# What is added up is whole numbers, so that the order of files, the size of batches and who adds
-# leave no trace.
+# Processes and clusters
+# ----------------------
+# All sums are integers, so the order of the files, the size of the batches and the number of processes
+# do not change the result.
 
 two = epiloss.audit_table(logs, label="label", score="score", memory="200MB", n_jobs=2)
 print("two processes:", two.grouping_loss == result.grouping_loss)
 
 # %%
-# A cluster: here dask with two workers in this process. ``engine="dask:tcp://host:8786"`` or a
-# ``Client`` of your own is a real one; its workers must see the files by the same path.
+# This example uses dask with two workers in this process. For a real cluster, pass
+# ``engine="dask:tcp://host:8786"`` or a ``Client``; the workers must see the files under the same path.
 
 from distributed import Client
 
@@ -65,12 +65,12 @@ with Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_addres
 print("dask:", spread.grouping_loss == result.grouping_loss)
 
 # %%
-# Spark and Ray are engines too, where they are installed: ``engine="spark"``, with ``:ADDRESS`` of a
-# cluster, a ``SparkSession``, or ``"ray"``; a Spark data frame, ``spark.table("logs")``, is read where
-# it lies. The tests also kill workers on the way, and the bits stay the same
-# (in ``tests/streaming/test_engines.py``,
-# ``test_spark_gives_the_same_bits_also_when_a_worker_kills_itself`` and
-# ``test_ray_gives_the_same_bits_also_when_a_worker_kills_itself``).
+# Spark and Ray are engines too: ``engine="spark"`` or ``"ray"``, also with ``:ADDRESS``, or a
+# ``SparkSession``. A Spark data frame, such as ``spark.table("logs")``, is read by its own cluster.
+# The tests also kill workers during a pass, and the result stays the same
+# (``test_spark_gives_the_same_bits_also_when_a_worker_kills_itself`` and
+# ``test_ray_gives_the_same_bits_also_when_a_worker_kills_itself`` in
+# ``tests/streaming/test_engines.py``).
 
 from importlib.util import find_spec
 
@@ -84,21 +84,22 @@ for package, engine in {"ray": "ray", "pyspark": "spark:local[2]"}.items():
 # %%
 # Tables
 # ------
-# A polars lazy frame, a pyarrow data set, a duckdb relation or a Hugging Face data set may stand in
-# the place of the files. What is not in memory stays out of it, and what the query leaves out is
-# never read.
+# Instead of files, pass a polars lazy frame, a pyarrow data set, a duckdb relation or a Hugging Face
+# data set. It is not loaded into memory as a whole, and rows and columns that the query leaves out are
+# not read.
 
 import polars
 
 recent = polars.scan_parquet(logs / "*.parquet").filter(polars.col("x0") > 0).drop("x5")
 part = epiloss.audit_table(recent, label="label", score="score", memory="200MB")
-print(f"{part.n_samples:,} rows, grouping loss at least {part.grouping_loss:.5f}")
+print(f"{part.n_samples:,} rows, grouping loss {part.grouping_loss:.5f}")
 
 # %%
-# Killed? It goes on
-# ------------------
-# With a checkpoint, what each pass has counted is kept. A run that is started again with the same
-# options goes on from there; once finished, it answers without reading the files again.
+# Checkpoints
+# -----------
+# With ``checkpoint=``, the counts of each pass are saved. A run that was killed resumes from there
+# when it is started again with the same options; a finished run returns its result without reading the
+# files.
 
 kept = folder / "kept"
 once = epiloss.audit_table(logs, label="label", score="score", memory="200MB", checkpoint=kept)
@@ -106,17 +107,17 @@ again = epiloss.audit_table(logs, label="label", score="score", memory="200MB", 
 print("the same:", once.grouping_loss == again.grouping_loss)
 
 # %%
-# By hand
-# -------
-# Underneath are sums that merge. A plan is learned once; any process that sees some rows counts them,
-# and the sums travel instead of the rows: from a day's log, from a hospital that keeps its data.
+# Merging statistics
+# ------------------
+# The underlying sums can be merged. A plan is learned once. Any process can then count its own rows, and
+# only the sums are exchanged, for example between days or between hospitals that keep their data.
 
 first, *days = (problem.sample(20_000, random_state=10 + day) for day in range(6))
 plan = epiloss.RegionPlan.learn(first.y, first.scores, first.X)
 total = epiloss.RegionStats.empty(plan.name)
 for day in days:
     total = total.merge(plan.stats(day.y, day.scores, day.X))
-print(f"grouping loss of five days, at least {plan.losses(total).total('grouping_loss'):.4f}")
+print(f"lower bound for five days: {plan.losses(total).total('grouping_loss'):.4f}")
 
 # %%
-# :doc:`/scale` tells what can be read and how it works, and what was measured on 20 million rows.
+# :doc:`/scale` describes how it works, and has measurements on 20 million rows.

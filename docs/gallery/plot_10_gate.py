@@ -2,9 +2,9 @@
 A gate for models in CI
 =======================
 
-A pipeline that trains a model every night should stop when the model is wrong about people. The
-command ``epiloss audit ... --fail-above 0.005`` exits with code 3 when the grouping loss is above
-0.005 *beyond doubt*: when the lower end of its confidence interval is.
+A pipeline that retrains a model should stop if the new model's probabilities are wrong. The command
+``epiloss audit ... --fail-above 0.005`` exits with code 3 if the grouping loss is *significantly* above
+0.005, that is if the lower end of its confidence interval is.
 """
 
 import shlex
@@ -21,10 +21,10 @@ from epiloss.simulate import Sigmoid
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# Last night's predictions
-# ------------------------
-# Two models, as files with a label, a score and features. The second is calibrated as well as the
-# first, and misjudges half of the rows.
+# The predictions
+# ---------------
+# Two models, each as a file with labels, scores and features. The second is as well calibrated as the
+# first, but its scores are too high for half of the rows and too low for the others.
 
 for name, strength in (("monday", 0.0), ("tuesday", 0.6)):
     sample = Sigmoid(perturbation="step", grouping=strength).sample(8_000)
@@ -33,7 +33,7 @@ for name, strength in (("monday", 0.0), ("tuesday", 0.6)):
 
 
 def run(command: str) -> None:
-    """Run a command as a shell would; show its last lines and its exit code."""
+    """Run a command; show some of its output and its exit code."""
     words = [sys.executable, "-m", *shlex.split(command)]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     print("$ " + command.replace(" --fail-above", " \\\n    --fail-above"))
@@ -52,25 +52,24 @@ run("epiloss audit monday.parquet --label y --score p --fail-above 0.005")
 run("epiloss audit tuesday.parquet --label y --score p --fail-above 0.005")
 
 # %%
-# In a pipeline nothing else is needed: a code other than 0 stops it.
+# A pipeline stops at any exit code other than 0, so nothing else is needed:
 #
 # .. code-block:: yaml
 #
-#     - name: the probabilities are right
+#     - name: Audit the probabilities
 #       run: epiloss audit predictions.parquet --label y --score p --fail-above 0.005 --report audit.html
 #
-# Why the lower end
-# -----------------
-# An estimate goes up and down with the sample. A gate on the estimate would stop good models by
-# chance, and more often the fewer rows there are. The lower end of the interval lies above the true loss
-# in less than one run in twenty: :doc:`/coverage` counts it, in the column *valid*. The other way round,
-# a gate that is passed is no proof that the model is good. If *too little data to tell* is what the
-# verdict says, give it more rows.
+# Why the lower end of the interval
+# ---------------------------------
+# An estimate varies with the sample. A gate on the estimate itself would stop good models by chance,
+# in particular with few rows. The lower end of the interval lies above the true loss in less than one
+# run in twenty; see the column *valid* of :doc:`/coverage`. Conversely, a gate that passes does not
+# prove that the model is good. If the verdict is *too little data to tell*, audit more rows.
 #
 # Other losses
 # ------------
-# The option may be repeated, with a loss named: the grouping loss (also without a name), the calibration
-# loss, the score.
+# The option may be repeated and may name a loss: ``grouping`` (the default), ``calibration`` or
+# ``score``.
 
 run(
     "epiloss audit tuesday.parquet --label y --score p "
@@ -78,18 +77,19 @@ run(
 )
 
 # %%
-# What limit?
-# -----------
-# A loss reads as a squared distance: 0.0025 is 5 points of probability, root mean square; 0.01 is
-# 10 points. :doc:`The verdict </verdict>` calls a loss relevant from 1% of the score of one who
-# knows nothing but the base rate, which for a balanced problem is 0.0025.
+# Choosing a limit
+# ----------------
+# A Brier loss is a mean squared error of probabilities: 0.0025 means 5 points, 0.01 means 10 points
+# (root mean square). :doc:`The verdict </verdict>` considers a loss relevant if it is at least 1% of
+# the score of always predicting the base rate, which is 0.0025 for a balanced problem.
 #
 # Exit codes
 # ----------
-# 0: passed. 3: above a limit. 2: wrong usage. 4: bad data, for instance a missing column, so that
-# a broken file is not taken for a bad model:
+# 0: passed. 3: above a limit. 2: wrong usage. 4: bad data, such as a missing column, so that a broken
+# file is not mistaken for a bad model:
 
 run("epiloss audit monday.parquet --label y --score probability --fail-above 0.005")
 
 # %%
-# ``--json`` prints everything for programs, and the gate works as before.
+# ``--json`` prints the result as JSON; the gate works in the same way. :doc:`/command_line` lists the
+# other gates, including comparisons with an earlier audit.

@@ -1,10 +1,10 @@
 """
-Repair, and what decisions cost
-===============================
+Repair and the cost of decisions
+================================
 
-Recalibration maps scores to better scores, and cannot tell two people of the same score apart. A
-repair also looks at who they are. This page repairs a model, checks the repair on rows that it has
-not seen, and counts what that is worth.
+Recalibration maps scores to better scores, but cannot distinguish people with the same score. A repair
+also uses the features. This page repairs a model, evaluates the repair on held-out rows, and estimates
+what that is worth for decisions.
 """
 
 import matplotlib.pyplot as plt
@@ -19,16 +19,16 @@ result = epiloss.audit(data.y, data.scores, data.X)
 # Would a repair help?
 # --------------------
 # One call learns a repair on half of the rows and audits the other half before and after. The
-# differences are paired: the same people, so that their noise cancels.
+# differences are paired, so most of the noise cancels.
 
 loop = result.repair()
 print(loop)
 
 # %%
-# A repair to keep
-# ----------------
-# ``RegionRecalibrator`` is a scikit-learn estimator, with scores beside the features. It is saved
-# as plain JSON, which holds numbers and no code.
+# Saving a repair
+# ---------------
+# ``RegionRecalibrator`` is a scikit-learn estimator that takes scores in addition to features. It is
+# saved as plain JSON, which contains numbers and no code.
 
 import tempfile
 from pathlib import Path
@@ -47,8 +47,8 @@ print(f"Brier score {np.mean((given - y) ** 2):.4f} -> {np.mean((better - y) ** 
 print("the saved repair is the same:", np.array_equal(better, repair.predict(given, apply)))
 
 # %%
-# What changed: each point is a person. A recalibration would be a curve; people of equal score now get
-# different ones.
+# Each point of the next plot is a person. A recalibration would be a curve; the repair gives people with
+# equal scores different new scores.
 
 figure, ax = plt.subplots(figsize=(5.4, 5), layout="constrained")
 shown = np.random.default_rng(1).permutation(len(y))[:4_000]
@@ -59,28 +59,28 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# ``method="regions"`` corrects by regions that can be read as rules, for those who must explain each
-# correction; the default is mostly nearer to the truth. Around a classifier of scikit-learn,
-# ``RegionRecalibratedClassifier`` does all of it in one ``fit``. On the command line:
+# ``method="regions"`` corrects by regions with readable descriptions, for when each correction must be
+# explained; the default is usually more accurate. ``RegionRecalibratedClassifier`` wraps a scikit-learn
+# classifier and does all of this in one ``fit``. On the command line:
 #
 # .. code-block:: none
 #
 #     epiloss audit today.csv --label y --score p --repair better.csv --save-repair repair.json
 #     epiloss apply repair.json tomorrow.csv --score p --output tomorrow_better.csv
 #
-# What decisions cost
-# -------------------
-# Who acts on a score (calls a patient, refuses a loan) pays for acting in vain and for not acting
-# where it was due. If the second costs five times the first, one should act from 1/6 on. Then:
+# The cost of decisions
+# ---------------------
+# Suppose that somebody acts on a score, for example calls a patient or refuses a loan. If a false
+# negative costs five times as much as a false positive, the best threshold is 1/6:
 
 cost = epiloss.regret(result, cost_fp=1, cost_fn=5)
 print(cost)
 
 # %%
-# *Saved by recalibration* is what miscalibration costs, *saved by repair beyond it* what the
-# grouping loss costs, at least, in these decisions, in the user's units per row. Both are counted
-# on rows that had no part in learning; below zero means that nothing would be saved. Who acts at
-# another threshold has other savings:
+# The savings by recalibration are what miscalibration costs in these decisions, per row and in the units
+# of the costs; the further savings by a repair are at least what the grouping loss costs. Both are
+# estimated on held-out rows; a value below zero means that nothing would be saved. At other thresholds,
+# the savings are different:
 
 curve = cost.curve.to_pandas()
 figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
@@ -90,7 +90,7 @@ for part, colour in (("calibration", "#E69F00"), ("grouping", "#0072B2")):
         curve["threshold"], curve[f"{part}_low"], curve[f"{part}_high"], color=colour, alpha=0.15, lw=0
     )
 ax.axhline(0, color="0.5", lw=0.8)
-ax.set(xlabel="threshold", ylabel="saved per row, the costs summing to 1")
+ax.set(xlabel="threshold", ylabel="savings per row (costs sum to 1)")
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 plt.show()
@@ -98,13 +98,13 @@ plt.show()
 # %%
 # The decomposition of regret follows Perez-Lebel, Le Morvan and Varoquaux (AISTATS 2025).
 #
-# Compare, and follow over time
-# -----------------------------
-# ``compare`` tests the difference of two models on the same rows, ``drift`` that of one model on
-# two samples.
+# Comparing models
+# ----------------
+# ``compare`` tests the differences between models on the same rows. :doc:`drift </drift>` compares one
+# model on two data sets, and :doc:`track </tracking>` follows it over time.
 
 compared = epiloss.compare(y, {"old": given, "repaired": better}, apply, method="partition")
 print(compared)
 
 # %%
-# :doc:`/repair` measures repairs on 23 data sets, beside MCGrad and plain recalibration.
+# :doc:`/repair` compares repairs with MCGrad and plain recalibration on 23 data sets.

@@ -79,8 +79,8 @@ def test_the_ceiling_is_the_loss_for_features_that_tell_all_and_nothing_for_nois
 def test_the_tables_and_the_text_hold_the_numbers(tmp_path: Path) -> None:
     one = found()
     text, tables = ratings.paragraph([one, one], 199), ratings.tables([one, one])
-    assert "of 24 bounds lie below the measured grouping loss, and none has its interval above" in text
-    assert "in 2 of 2 domains where it is measured" in text
+    assert "of 24 estimates lie below the measured grouping loss, and no interval lies above it" in text
+    assert "in 2 of 2 domains when it is measured" in text
     assert f"{one.direct[0]:z.4f}" in tables
     assert f"{one.twins['noise'][1]:z.4f}" in tables
     assert ratings.picture([one, one], tmp_path / "x" / "bounds.png").stat().st_size > 10_000
@@ -90,7 +90,7 @@ def test_a_bound_above_the_measured_loss_would_be_told() -> None:
     one = found()
     high = one.twins["noise"][0].__class__(1.0, 0.01, 0.98, 1.02)
     wrong = Found(**{**vars(one), "twins": {**one.twins, "noise": (high, high)}})
-    assert "and 2 lie above it with their intervals: made (noise)" in ratings.paragraph([wrong], 0)
+    assert "and the intervals of 2 lie above it: made (noise)" in ratings.paragraph([wrong], 0)
 
 
 def test_texts_and_ratings_are_joined_where_their_means_agree() -> None:

@@ -70,7 +70,7 @@ def test_sections_are_joined_in_order_and_a_failure_is_named(
         assert f"](../images/{title.split()[-1]}.png)" in own
         assert "quick False, seed 7" in own
         assert f"\nstudies/{slug}\n" in text  # in the table of contents
-    assert text.rstrip().endswith("Did not run to its end here: `experiments/ratings.py`.")
+    assert text.rstrip().endswith("Failed: `experiments/ratings.py`.")
     assert "ratings: failed in" in capfd.readouterr().err
 
 

@@ -47,11 +47,11 @@ def test_reasons_are_given_only_where_something_moved() -> None:
     same, moved = between(0, 2), between(3, 4)
     still = study_claims.kept_by_recalibration([line("a", same, same, same)])
     assert "in 1 of 1 rows by trees and in 1 of 1 by twins" in still
-    assert "largest change is +0.0000 (a). Twins" in still
+    assert "largest change by trees is +0.0000 (a). The estimates by twins" in still
     assert "other bins" not in still
     text = study_claims.kept_by_recalibration([line("a", same, moved), line("b", same, same)])
     assert "in 1 of 2 rows by trees (their intervals overlap in 1)" in text
-    assert text.endswith("the largest change is +2.5000 (a)")  # no induced loss was given
+    assert text.endswith("The largest change by trees is +2.5000 (a)")  # no induced loss was given
     assert "wins" not in text
 
 
@@ -60,7 +60,7 @@ def test_a_change_is_split_into_what_is_explained_and_what_is_induced() -> None:
     moved = replace(line("a", between(0.2, 0.4), between(0.7, 0.9)), induced=0.2, induced_after=0.1)
     text = study_claims.kept_by_recalibration([moved])
     assert "+0.5000 (a), because recalibrated scores fall into other bins" in text
-    assert "what regions explain changes by +0.4000" in text
+    assert "the explained loss changes by +0.4000" in text
     assert text.endswith("which is subtracted, by -0.1000")
 
 
@@ -69,7 +69,8 @@ def test_a_rise_is_told_step_by_step() -> None:
     lines = [line("a", one, one), line("b", two, two), line("c", three, three)]
     told = study_claims.over_shifts(lines)
     assert told == (
-        "GL rises at each step: 0.1000 (a), 0.2000 (b), 0.5000 (c); at 1 of 2 the intervals lie apart"
+        "GL rises at each step: 0.1000 (a), 0.2000 (b), 0.5000 (c); at 1 of 2 the intervals do not "
+        "overlap"
     )
     back = study_claims.over_shifts(lines[::-1])
     assert back.startswith("GL rises at 0 of 2 steps: 0.5000 (c)")

@@ -48,7 +48,7 @@ def test_more_is_counted_by_twins_with_and_without_intervals(snow: float, verdic
     found = claims.more(lines(0.0, 0.05, snow), MERGED, SNOW, "more")
     assert found.verdict == verdict
     surely = 10 if snow == 0.1 else 0
-    assert f"beyond intervals for {surely} (smaller for 0)" in found.count
+    assert f"beyond the intervals for {surely} (smaller for 0)" in found.count
 
 
 def test_clean_images_are_no_shift_only_to_those_that_learned_from_them() -> None:
@@ -57,7 +57,7 @@ def test_clean_images_are_no_shift_only_to_those_that_learned_from_them() -> Non
         every[part].append(line("x, zero-shot", 0.2, value))
     found = claims.more(every, CLEAN, MERGED, "more")
     assert "for 3 of 3 networks" in found.count
-    assert found.count.endswith("of 1 zero-shot ones, to which clean images are a shift, for 0")
+    assert found.count.endswith("for 0 of 1 zero-shot networks, to which clean images are a shift")
     assert found.verdict == HOLDS
     assert "for 1 of 4 networks" in claims.more(every, MERGED, SNOW, "more").count
 
