@@ -18,7 +18,7 @@ import epiloss
 from epiloss import DataError
 from epiloss.input.features import Features
 from epiloss.partition.descriptions import Step, describe
-from epiloss.partition.thresholds import shown_number
+from epiloss.partition.thresholds import format_number
 from epiloss.repair.saved import as_plain
 from epiloss.sources.arrow import FeatureColumns
 from epiloss.sources.base import completed, plain_schema
@@ -206,9 +206,9 @@ def test_durations_are_shown_in_days_or_hours() -> None:
         Step(1, False, 5_400e6, left=True, missing_left=False),
     ]
     assert str(describe(steps, features)) == "2 hours < stay <= 5.875 days and at <= 01:30:00"
-    shown = [shown_number(1e6 * one, "timedelta64[us]") for one in (86_400, 90, 0, -3_600, 0.25)]
+    shown = [format_number(1e6 * one, "timedelta64[us]") for one in (86_400, 90, 0, -3_600, 0.25)]
     assert shown == ["1 day", "1.5 minutes", "0 seconds", "-1 hours", "0.25 seconds"]
-    assert shown_number(2.0, "timedelta64[D]") == "2 days"
+    assert format_number(2.0, "timedelta64[D]") == "2 days"
 
 
 def test_days_of_some_files_and_moments_of_others_are_moments(tmp_path: Path) -> None:

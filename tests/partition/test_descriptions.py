@@ -18,7 +18,7 @@ from epiloss.partition import Partitioner, Stump, Tree
 from epiloss.partition import thresholds as words_of
 from epiloss.partition.base import LearningRows
 from epiloss.partition.descriptions import Describer, Description, Step, describe
-from epiloss.partition.thresholds import shown_number
+from epiloss.partition.thresholds import format_number
 from epiloss.scoring import Brier
 
 LAW = settings(deadline=None, derandomize=True, max_examples=100)
@@ -310,8 +310,8 @@ def test_no_split_is_no_condition() -> None:
 
 @LAW
 @given(st.floats(-1e14, 1e14), st.integers(3, 9))
-def test_a_shown_number_is_near_and_never_above(value: float, digits: int) -> None:
-    shown = float(shown_number(value, digits=digits).replace(",", ""))
+def test_a_formatted_number_is_near_and_never_above(value: float, digits: int) -> None:
+    shown = float(format_number(value, digits=digits).replace(",", ""))
     assert abs(shown - value) <= 10.0 ** (1 - digits) * abs(value) + 1e-300
     if abs(value) >= 1e-4:
         assert shown <= value * (1 + 1e-12) + 1e-12 if value > 0 else shown <= value * (1 - 1e-12)
@@ -344,6 +344,6 @@ def test_few_thresholds_are_shown_as_among_sorted_values(monkeypatch: pytest.Mon
 def shown_among(values: NDArray[np.float64], thresholds: NDArray[np.float64]) -> list[str]:
     gaps = words_of.gaps_among(values, thresholds)
     return [
-        words_of._shown_inside(one, gap, "", 4)
+        words_of._format_inside(one, gap, "", 4)
         for one, gap in zip(thresholds.tolist(), gaps, strict=True)
     ]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from epiloss.input.features import Features
 from epiloss.input.text import WORD, absence
-from epiloss.partition.thresholds import ANYWHERE, Gap, Whole, gaps_among, shown_ends
+from epiloss.partition.thresholds import ANYWHERE, Gap, IntegerRange, format_ends, gaps_among
 
 _MOST_ROWS = 20_000  # a rounded threshold must split this many rows like the exact one
 _RUN = 32  # number of adjacent rows in each run of that sample
@@ -41,7 +41,7 @@ class Condition:
 
     ``missing`` says whether rows without a number belong to the region; it is None if no row lacks a
     number. For categories, "missing" is one of the categories. ``gaps`` are the gaps between observed
-    values that contain the two ends of the range. ``whole`` is set if all values are integers or days.
+    values that contain the two ends of the range. ``integers`` is set if all are integers or days.
     """
 
     feature: int
@@ -53,7 +53,7 @@ class Condition:
     missing: bool | None = None
     dtype: str = ""
     gaps: tuple[Gap, Gap] = (ANYWHERE, ANYWHERE)
-    whole: Whole | None = None
+    integers: IntegerRange | None = None
 
     def __str__(self) -> str:
         if self.only is not None:
@@ -86,13 +86,13 @@ class Condition:
             return f"{self.name} is {'true' if math.isfinite(self.low) else 'false'}"
         if self.dtype == WORD:
             return self.name if math.isfinite(self.low) else absence(self.name)
-        words = None if self.whole is None else self.whole.describe(self.name, self.low, self.high)
+        words = None if self.integers is None else self.integers.describe(self.name, self.low, self.high)
         if words is not None:
             return words
         ends = self.low, self.high
-        if self.whole is not None:  # no integer lies between a number and its floor
+        if self.integers is not None:  # no integer lies between a number and its floor
             ends = float(np.floor(self.low)), float(np.floor(self.high))
-        low, high = shown_ends(ends, self.gaps, self.dtype)
+        low, high = format_ends(ends, self.gaps, self.dtype)
         if not math.isfinite(self.high):
             return f"{self.name} > {low}"
         return f"{low} < {self.name} <= {high}" if math.isfinite(self.low) else f"{self.name} <= {high}"
@@ -140,7 +140,7 @@ class Describer:
 
     features: Features
     _has_missing: dict[int, bool] = field(default_factory=dict)
-    _whole: dict[int, Whole | None] = field(default_factory=dict)
+    _integers: dict[int, IntegerRange | None] = field(default_factory=dict)
 
     def has_missing(self, feature: int) -> bool:
         """Return whether any row lacks a value of the feature."""
@@ -148,14 +148,14 @@ class Describer:
             self._has_missing[feature] = self.features.has_missing(feature)
         return self._has_missing[feature]
 
-    def whole(self, feature: int) -> Whole | None:
+    def integers(self, feature: int) -> IntegerRange | None:
         """Return the range of the values if all are integers or days, else None."""
-        if feature not in self._whole:
+        if feature not in self._integers:
             is_number = self.features.n_rows > 0 and feature not in self.features.categories
             dtype = self.features.dtypes.get(feature, "")
             values = self.features.column(feature) if is_number else np.zeros(0)
-            self._whole[feature] = Whole.of(values, dtype)
-        return self._whole[feature]
+            self._integers[feature] = IntegerRange.of(values, dtype)
+        return self._integers[feature]
 
     def describe(self, paths: Iterable[Iterable[Step]]) -> list[Description]:
         """Return the description of each path, without redundant conditions."""
@@ -204,8 +204,8 @@ class Describer:
             True if not is_category and (feature in with_missing or self.has_missing(feature)) else None
         )
         name, dtype = self.features.names[feature], self.features.dtypes.get(feature, "")
-        whole = None if is_category else self.whole(feature)
-        return Condition(feature, name, missing=missing, dtype=dtype, whole=whole)
+        integers = None if is_category else self.integers(feature)
+        return Condition(feature, name, missing=missing, dtype=dtype, integers=integers)
 
     def _narrowed(self, known: Condition, step: Step) -> Condition:
         stays = None if known.missing is None else known.missing and step.missing_left == step.left

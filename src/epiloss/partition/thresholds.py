@@ -17,7 +17,7 @@ _FEW = 8  # number of thresholds up to which sorting the values does not pay
 _NEAR = 2e-3  # relative distance, twice that of a threshold rounded to its first digits
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 _DAY = 86_400e6  # microseconds
-_LARGEST_WHOLE = 2.0**53
+_LARGEST_EXACT = 2.0**53
 _PLAIN = 10_000  # smaller numbers have no thousands separator, because they may be years
 
 Gap = tuple[float, float]  # the observed values below (or at) and above a threshold; infinite if far
@@ -25,34 +25,34 @@ ANYWHERE: Gap = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerRange:
     """The range of values that are all integers, or all days.
 
     Examples
     --------
-    >>> party = Whole(1, 7)
+    >>> party = IntegerRange(1, 7)
     >>> [party.describe("party", *ends) for ends in ((2.0, 3.0), (2.5, 5.5), (-np.inf, 1.5))]
     ['party is 3', 'party is 3 to 5', 'party is 1']
-    >>> age = Whole(17, 90)
+    >>> age = IntegerRange(17, 90)
     >>> [age.describe("age", low, np.inf) for low in (64.5, 20.0, 89.0)]
     ['age >= 65', 'age > 20', 'age is 90']
     >>> age.describe("age", -np.inf, 29.0), age.describe("age", -np.inf, 31.0)
     ('age < 30', 'age <= 31')
     """
 
-    least: int
-    most: int
+    smallest: int
+    largest: int
     is_days: bool = False
 
     @classmethod
-    def of(cls, values: NDArray[Any], dtype: str) -> Whole | None:
+    def of(cls, values: NDArray[Any], dtype: str) -> IntegerRange | None:
         """Return the range of values; None unless all are integers, or all are days."""
         if dtype not in ("", DATE, DATETIME):
             return None
         unit = _DAY if dtype else 1.0
         known = np.asarray(values, float)
         known = known[~np.isnan(known)] / unit
-        if not len(known) or not (np.abs(known) < _LARGEST_WHOLE).all():
+        if not len(known) or not (np.abs(known) < _LARGEST_EXACT).all():
             return None
         if not (known == np.floor(known)).all():
             return None
@@ -64,29 +64,29 @@ class Whole:
         first = math.floor(low / unit) + 1 if math.isfinite(low) else None
         last = math.floor(high / unit) if math.isfinite(high) else None
         # If only the smallest or the largest value is left, it is named.
-        begin = self.least if first is None and last == self.least else first
-        end = self.most if last is None and first == self.most else last
+        begin = self.smallest if first is None and last == self.smallest else first
+        end = self.largest if last is None and first == self.largest else last
         if begin is not None and begin == end:
-            return f"{name} is {self._shown(begin)}"
+            return f"{name} is {self._format(begin)}"
         if first is None or last is None:
             return self._one_sided(name, first, last)
         if first > last or self._is_long(first - 1, first, last):
             return None
-        return f"{name} is {self._shown(first)} to {self._shown(last)}"
+        return f"{name} is {self._format(first)} to {self._format(last)}"
 
     def _one_sided(self, name: str, first: int | None, last: int | None) -> str | None:
         """Describe a range with one end; of ">=" and ">" use the one with fewer digits."""
         if self.is_days:
             if first is not None:
-                return f"{name} is after {self._shown(first - 1)}"
-            return None if last is None else f"{name} is before {self._shown(last + 1)}"
+                return f"{name} is after {self._format(first - 1)}"
+            return None if last is None else f"{name} is before {self._format(last + 1)}"
         if first is not None:
             inclusive, exclusive = (">=", first), (">", first - 1)
         else:
             assert last is not None  # a condition has at least one end
             inclusive, exclusive = ("<=", last), ("<", last + 1)
         sign, number = min(inclusive, exclusive, key=lambda one: _n_digits(one[1]))
-        return None if _n_digits(number) > _DIGITS else f"{name} {sign} {self._shown(number)}"
+        return None if _n_digits(number) > _DIGITS else f"{name} {sign} {self._format(number)}"
 
     def _is_long(self, low: int, first: int, last: int) -> bool:
         """Return whether the ends of a range have too many digits."""
@@ -94,7 +94,7 @@ class Whole:
             return False
         return max(_n_digits(first), _n_digits(last)) > _DIGITS or _n_digits(first) > _n_digits(low) + 1
 
-    def _shown(self, number: int) -> str:
+    def _format(self, number: int) -> str:
         if self.is_days:
             return _plain_time(number * _DAY, DATE)
         return str(number) if abs(number) < _PLAIN else f"{number:,}"
@@ -139,11 +139,11 @@ def _gap_near(values: NDArray[Any], threshold: np.float64) -> Gap:
     return float(below.max(initial=-math.inf)), float(above.min(initial=math.inf))
 
 
-def shown_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:
+def format_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> tuple[str, str]:
     """Format both ends of a range with few digits, or more if they would look the same."""
     for digits in range(_DIGITS, _MOST_DIGITS + 1):
         low, high = (
-            _shown_inside(end, gap, dtype, digits) if math.isfinite(end) else ""
+            _format_inside(end, gap, dtype, digits) if math.isfinite(end) else ""
             for end, gap in zip(ends, gaps, strict=True)
         )
         if low != high:
@@ -151,27 +151,27 @@ def shown_ends(ends: tuple[float, float], gaps: tuple[Gap, Gap], dtype: str) -> 
     return low, high
 
 
-def _shown_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
+def _format_inside(value: float, gap: Gap, dtype: str, digits: int) -> str:
     """Format a number with ``digits`` digits, or more if needed to stay inside its gap."""
     if dtype:
-        return shown_number(value, dtype)  # exact
+        return format_number(value, dtype)  # exact
     for more in range(digits, _MOST_DIGITS + 1):
-        text = shown_number(value, dtype, more)
+        text = format_number(value, dtype, more)
         if gap[0] <= float(text.replace(",", "")) < gap[1]:
             return text
     return f"{value:,}"
 
 
-def shown_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
+def format_number(value: float, dtype: str = "", digits: int = _DIGITS) -> str:
     """Format a number with ``digits`` significant digits, rounded down.
 
     Examples
     --------
-    >>> shown_number(47.5), shown_number(21_300.5), shown_number(0.012345), shown_number(-2.5)
+    >>> format_number(47.5), format_number(21_300.5), format_number(0.012345), format_number(-2.5)
     ('47.5', '21,300', '0.01234', '-2.5')
-    >>> shown_number(1.7e9, "datetime64[s]"), shown_number(3.2e-9)
+    >>> format_number(1.7e9, "datetime64[s]"), format_number(3.2e-9)
     ('2023-11-14T22:13:20', '3.2e-09')
-    >>> shown_number(1.27e11, "timedelta64[us]"), shown_number(5.4e9, "time")
+    >>> format_number(1.27e11, "timedelta64[us]"), format_number(5.4e9, "time")
     ('1.469 days', '01:30:00')
     """
     if dtype.startswith("timedelta64"):
@@ -199,7 +199,7 @@ def _duration(seconds: float, digits: int) -> str:
     unit, size = next(
         ((name, size) for name, size in _UNITS.items() if abs(seconds) >= size), ("second", 1)
     )
-    number = shown_number(seconds / size, digits=digits)
+    number = format_number(seconds / size, digits=digits)
     return f"{number} {unit}" if number == "1" else f"{number} {unit}s"
 
 
