@@ -26,7 +26,7 @@ _MAX_SAMPLE_VALUES = 2**22
 _MIN_SAMPLE_ROWS, _MAX_SAMPLE_ROWS = 1_024, 4_096
 # Number of columns whose samples are sorted in one call, as a compromise between memory and overhead.
 _COLUMNS_PER_BLOCK = 256
-# Minimum number of rows that a thread encodes; for fewer, starting the thread takes longer.
+# Minimum number of rows that a thread encodes; with fewer, starting a thread is not worth its cost.
 _MIN_ROWS_PER_THREAD = 4_096
 # Ranks are clipped to this distance from 0 and 1, because their normal scores would be infinite there.
 _RANK_MARGIN = 1e-4

@@ -1,1 +1,1 @@
-"""Twin learners: the headline, an estimate of the grouping loss without bins."""
+"""Twin learners: the default estimate of the grouping loss, without bins."""

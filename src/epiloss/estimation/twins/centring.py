@@ -20,6 +20,8 @@ from epiloss._typing import Codes, Floats
 _MIN_INTERVALS, _MAX_INTERVALS = 5, 40
 # ScoreScale stores the ranks of scores at a resolution of this many steps per interval.
 _STEPS_PER_INTERVAL = 100
+# Singular values of at most this fraction of the largest one are treated as 0.
+_SINGULAR = 1e-10
 # Residuals of at most this fraction of the largest value of a column are rounding errors.
 _RELATIVE_ROUNDING = 1e-10
 
@@ -122,7 +124,7 @@ class ScoreScale:
         step = (positions * _STEPS_PER_INTERVAL).astype(np.int64)
         is_last = np.append(step[1:] != step[:-1], True)
         is_first = np.append(True, is_last[:-1])
-        kept = is_first | is_last  # of each step, the others are interpolated
+        kept = is_first | is_last  # positions of scores between the two are interpolated
         return cls(distinct[kept], positions[kept], n_intervals + 2)
 
     @property
@@ -170,7 +172,8 @@ def assemble_products(gram: Floats, moment: Floats) -> tuple[Floats, Floats]:
 
 def projection_coefficients(gram: Floats, moment: Floats) -> Floats:
     """Return the coefficients (splines, k) of the projections of columns on the splines."""
-    return np.asarray(np.linalg.lstsq(gram, moment, rcond=1e-10)[0], float)
+    # Cells without rows make the system singular; least squares sets their coefficients to 0.
+    return np.asarray(np.linalg.lstsq(gram, moment, rcond=_SINGULAR)[0], float)
 
 
 def without_rounding(residual: Floats, columns: Floats, tolerance: float = 0.0) -> Floats:

@@ -62,7 +62,7 @@ class Design:
 
     @classmethod
     def of(cls, n_rows: int, n_columns: int) -> Design:
-        """Return the design for a number of rows and columns; the fewer rows, the more models."""
+        """Return the design for a number of rows and columns."""
         n_pairings = next(number for from_rows, number in _N_PAIRINGS if n_rows >= from_rows)
         if n_pairings == 1 or n_rows * n_columns >= _MANY_VALUES:
             n_parts = 4 if n_rows < _VERY_MANY_ROWS else 3

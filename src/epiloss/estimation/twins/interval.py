@@ -18,10 +18,10 @@ from epiloss.scoring import ScoringRule
 def variance_per_loss(
     labels: Floats, scores: Floats, weights: Floats | None, rule: ScoringRule, share_sq: float
 ) -> float:
-    """Return ``k``, by how much the variance of the estimate grows with the loss.
+    """Return ``k``, the increase of the variance of the estimate per unit of loss.
 
-    The rows must be in the order of their scores. ``share_sq`` is the sum of the squared shares that
-    rows have of the weight, which is ``1 / n`` for rows of equal weight.
+    The rows must be sorted by score. ``share_sq`` is the sum of the squares of the rows' shares of the
+    total weight: ``1 / n`` if all weights are equal.
     """
     curve = np.clip(ScoreBasis.of(scores, weights).mean(labels[None])[0], 0.0, 1.0)
     spread = QuadraticTilts(rule).stiffness(curve) * curve * (1 - curve)

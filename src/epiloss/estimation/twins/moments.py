@@ -107,9 +107,9 @@ class TwinSums:
 
     def add(self, models: TwinModels, problem: BinaryProblem, places: Keys | None = None) -> None:
         """Evaluate rows, and add their values to the sums."""
-        for found in models.evaluate(problem, places):
-            cell = found.part * (self.sums.shape[2] // N_PARTS) + found.basis.first
-            for field, values in enumerate(_field_values(found, self.layout)):
+        for evaluated in models.evaluate(problem, places):
+            cell = evaluated.part * (self.sums.shape[2] // N_PARTS) + evaluated.basis.first
+            for field, values in enumerate(_field_values(evaluated, self.layout)):
                 if not kernel().add_fixed_point(cell, values, self.sums[0, field], self.sums[1, field]):
                     raise DataError(
                         "predictions must be finite, got NaN or infinity. Check the learner's predict."
@@ -143,17 +143,17 @@ class TwinSums:
         n, n_stages = len(problem.labels), self.layout.n_stages
         values = np.zeros((n_stages, 2, n))
         parts, prediction = np.zeros(n, np.int64), np.zeros(n, np.float32)
-        for found in models.evaluate(problem, places):
-            part = self.parts[found.part]
-            residual = found.columns - found.basis.at(part.coefficients)
-            *a, r = without_rounding(residual, found.columns, _ROUNDING)
-            factor = found.kappa * part.inflation
+        for evaluated in models.evaluate(problem, places):
+            part = self.parts[evaluated.part]
+            residual = evaluated.columns - evaluated.basis.at(part.coefficients)
+            *a, r = without_rounding(residual, evaluated.columns, _ROUNDING)
+            factor = evaluated.kappa * part.inflation
             for stage, (a1, a2) in enumerate(zip(a[::2], a[1::2], strict=True)):
                 cross, product = factor * (a1 + a2) / 2 * r, factor * a1 * a2
-                if found.costs is not None:
-                    cross, product = cross / 2, found.costs[stage]
-                values[stage][:, found.rows] = cross, product
-            parts[found.rows], prediction[found.rows] = found.part, (a[-1] + a[-2]) / 2
+                if evaluated.costs is not None:
+                    cross, product = cross / 2, evaluated.costs[stage]
+                values[stage][:, evaluated.rows] = cross, product
+            parts[evaluated.rows], prediction[evaluated.rows] = evaluated.part, (a[-1] + a[-2]) / 2
         return SampleTerms(values, parts, prediction)
 
     def combine_stages(self, terms: SampleTerms, weight: Floats) -> Combined:
@@ -271,27 +271,27 @@ class PartMeans:
         return cls(weight, weight_sq, p, inflation, np.stack([cross, product], axis=1))
 
 
-def _field_values(found: EvaluatedPart, layout: SumLayout) -> Iterator[Floats]:
+def _field_values(evaluated: EvaluatedPart, layout: SumLayout) -> Iterator[Floats]:
     """Yield the values of the rows in each field."""
-    n, given = len(found.rows), found.basis.weight
+    n, given = len(evaluated.rows), evaluated.basis.weight
     weight = np.ones(n) if given is None else given
-    kappa_weight = weight if layout.is_even else weight * found.kappa
+    kappa_weight = weight if layout.is_even else weight * evaluated.kappa
     yield from (np.ones(n), weight, weight * weight)
     for place, (u, v) in enumerate(layout.pairs):
-        if found.costs is not None and place % 3 == 2:
-            yield weight * found.costs[place // 3]
+        if evaluated.costs is not None and place % 3 == 2:
+            yield weight * evaluated.costs[place // 3]
         else:
-            yield kappa_weight * found.columns[u] * found.columns[v]
+            yield kappa_weight * evaluated.columns[u] * evaluated.columns[v]
     for factor in (weight,) if layout.is_even else (weight, kappa_weight):
-        yield from _spline_products(found.basis.values * factor, found)
+        yield from _spline_products(evaluated.basis.values * factor, evaluated)
 
 
-def _spline_products(weighted: Floats, found: EvaluatedPart) -> Iterator[Floats]:
+def _spline_products(weighted: Floats, evaluated: EvaluatedPart) -> Iterator[Floats]:
     """Yield products of weighted splines with each other and with the columns."""
     for i, spline in enumerate(weighted):
-        yield from (spline * other for other in found.basis.values[i:])
+        yield from (spline * other for other in evaluated.basis.values[i:])
     for spline in weighted:
-        yield from (spline * column for column in found.columns)
+        yield from (spline * column for column in evaluated.columns)
 
 
 def _unpack(sums: Floats, layout: SumLayout) -> tuple[Floats, Floats]:

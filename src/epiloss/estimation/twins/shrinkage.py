@@ -48,6 +48,11 @@ def shrinkage_factor(cross: float, stderr: float) -> float:
 
     It is 0 if the models predict nothing there, which keeps their noise out of the estimate, and grows
     to 1 with the z-score.
+
+    Examples
+    --------
+    >>> [round(shrinkage_factor(cross, stderr=0.1), 2) for cross in (-0.1, 0.0, 0.1, 0.2)]
+    [0.0, 0.0, 0.71, 1.0]
     """
     return float(np.clip(z_and_pvalue(cross, stderr)[0] / np.sqrt(_NULL_VARIANCE_FACTOR), 0.0, 1.0))
 
@@ -56,6 +61,11 @@ def late_weight(gain: float, stderr: float) -> float:
     """Return the weight of the later trees, from the additional gain by them on other parts.
 
     It grows from 0 to 1 while the gain grows from 0 to two standard errors.
+
+    Examples
+    --------
+    >>> [late_weight(gain, stderr=0.1) for gain in (-0.1, 0.0, 0.1, 0.2)]
+    [0.0, 0.0, 0.5, 1.0]
     """
     return float(np.clip(gain / (2 * stderr), 0.0, 1.0)) if stderr > 0 else float(gain > 0)
 
@@ -64,5 +74,10 @@ def unit_factor(cross: float, product: float) -> float:
     """Return the factor that converts a custom learner's predictions into the unit of ``Q - C``.
 
     It is 1 if the means of ``abar r`` and ``a1 a2`` on other parts do not determine it.
+
+    Examples
+    --------
+    >>> unit_factor(cross=0.5, product=2.0), unit_factor(cross=-0.5, product=2.0)
+    (0.25, 1.0)
     """
     return cross / product if cross > 0 and product > 0 else 1.0
