@@ -240,7 +240,7 @@ def test_display_takes_texts_tables_and_images(tmp_path: Path) -> None:
     assert len(image) < 20_000
     missing = read_display([tmp_path / "no.png"] * 3, problem)
     assert missing is not None
-    with pytest.raises(epiloss.DataError, match="cannot read"):
+    with pytest.raises(epiloss.DataError, match="cannot be read"):
         missing.thumbnail(0)
     with pytest.raises(epiloss.DataError, match="one value for each of the 3 rows, got 2"):
         read_display(["a", "b"], problem)
