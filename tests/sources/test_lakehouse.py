@@ -15,7 +15,8 @@ import epiloss
 from epiloss.sources.tables import open_source
 
 N = 300
-REASONS = {"Delta": "may be deleted in its log", "Hudi": "is not supported"}
+DELETED = "may be deleted in its log"
+REASONS = {"Delta": DELETED, "Iceberg": DELETED, "Hudi": "is not supported"}
 LOGS = {"Delta": "_delta_log/0.json", "Hudi": ".hoodie/hoodie.properties"}
 LOGS |= {"Iceberg": "metadata/v1.metadata.json"}
 

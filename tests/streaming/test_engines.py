@@ -255,7 +255,7 @@ def test_a_hugging_face_data_set_is_streamed(folder: Path, expected: Any, tmp_pa
     assert numbers(datasets.Dataset(pa.concat_tables(map(parquet.read_table, files)))) == expected
     lazy = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
     assert numbers(lazy) == expected
-    with pytest.raises(epiloss.DataError, match="Pick a split"):
+    with pytest.raises(epiloss.DataError, match="Pass one split"):
         numbers(datasets.DatasetDict({"train": lazy}))
 
 

@@ -253,7 +253,7 @@ def test_a_file_that_breaks_on_the_way_is_named_and_costs_no_checkpoint(
     ("given", "words"),
     [
         ({"memory": "plenty"}, "memory must be a size"),
-        ({"memory": "1MB"}, "memory must hold a sample"),
+        ({"memory": "1MB"}, "memory must be at least 16 MB for a sample"),
         ({"engine": "abacus"}, "engine must be"),
         ({"subgroups": np.zeros(3)}, r"subgroups must name a column, got ndarray\. For arrays use"),
         ({"display": 3}, "display must name a column, got int"),
@@ -267,7 +267,9 @@ def test_options_that_mean_nothing_are_refused(given: dict[str, Any], words: str
 
 
 def test_data_that_can_be_read_once_only_are_refused(whole: Any) -> None:
-    with pytest.raises(epiloss.DataError, match="can be read once only"):
+    with pytest.raises(
+        epiloss.DataError, match="must be readable more than once, got a RecordBatchReader"
+    ):
         audited(whole.to_reader())
     with pytest.raises(epiloss.DataError, match=r"source must be files, .* got NoneType"):
         audited(None)
@@ -491,7 +493,7 @@ MEANINGLESS: dict[str, tuple[dict[str, Any], str]] = {
         {"subgroups": "label"},
         "groups must not name the column of the labels",
     ),
-    "an engine without its address": ({"engine": "dask:"}, "an address must follow the colon"),
+    "an engine without its address": ({"engine": "dask:"}, "must have an address after the colon"),
 }
 
 

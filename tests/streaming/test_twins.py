@@ -259,7 +259,7 @@ def test_the_estimate_is_that_of_the_sample_if_rows_cannot_be_split() -> None:
     rows = _labelled(few, g.random(N) < np.where(few["a"] == 0, 0.3, 0.7))
     result = audited(rows, exclude=[], row_id="id", memory="12MB", **TWIN)
     told = next(one["text"] for one in result["remarks"] if one["code"] == "sampled")
-    assert "the estimate without bins and standard errors were estimated from the sample" in told
+    assert "the estimate without bins and standard errors come from the sample" in told
     assert "on a sample of" in result["recommendation"]
     assert "evaluated on all" not in result["recommendation"]
 

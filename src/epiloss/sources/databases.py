@@ -26,7 +26,7 @@ _BATCH_BYTES = 2**24  # bytes of strings in a batch of SQLite rows
 _MAX_LENGTH = 2**20  # bytes of a string or blob, because a view can create one of any length
 _INSTRUCTIONS = 100_000  # SQLite checks for Ctrl-C after this many virtual-machine instructions
 _MAX_SHOWN = 12  # table names listed in an error
-_INTERRUPT_SECONDS = 0.1  # pause between interrupts of a DuckDB query
+_POLL_SECONDS = 0.1  # between checks for Ctrl-C, and between interrupts of a DuckDB query
 # One thread returns the same rows in the same order each time. The other settings keep the query from
 # reading anything but the database: no other files, no extensions, no Python variables.
 _DUCKDB_SETTINGS = {
@@ -364,11 +364,14 @@ def _interruptible(opened: Any, call: Callable[[], Any]) -> Any:
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(call)
         try:
+            # Wait in short steps: a Ctrl-C repeated by _thread.interrupt_main does not end a wait.
+            while not answer.done():
+                wait([answer], _POLL_SECONDS)
             return answer.result()
         except KeyboardInterrupt:
             while not answer.done():
                 opened.interrupt()  # repeated, because an interrupt before the query starts is lost
-                wait([answer], _INTERRUPT_SECONDS)
+                wait([answer], _POLL_SECONDS)
             raise
 
 

@@ -231,7 +231,7 @@ def _remark(
     if recalibrated:
         from_sample.append("the effect of recalibration")
     listed = ", ".join(from_sample[:-1]) + " and " * (len(from_sample) > 1) + from_sample[-1]
-    sentences.append(f"{listed} were estimated from the sample")
+    sentences.append(f"{listed} come from the sample")
     return Remark("sampled", f"{'; '.join(sentences)}.")
 
 

@@ -73,7 +73,7 @@ def choose_roles(
         if label in names and option != "row_id":
             raise OptionError(
                 printable(
-                    f"{option} must not be the column of the labels, got {label!r}. Pass another column."
+                    f"{option} must not name the column of the labels, got {label!r}. Pass another."
                 )
             )
     repeated = [name for name in schema.names if schema.names.count(name) > 1]

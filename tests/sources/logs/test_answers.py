@@ -56,7 +56,7 @@ def test_case_and_signs_of_names_do_not_matter(name: str, tmp_path: Path) -> Non
 def test_one_that_is_named_is_taken_and_the_other_found(tmp_path: Path) -> None:
     columns = {**COLUMNS, "judge": _g.random(N) < P}
     result = epiloss.audit_table(written(tmp_path / "answers.csv", columns), label="judge")
-    assert "score 'confidence' found by the usual name of" in str(result)
+    assert "score 'confidence' found by the usual name." in str(result)
 
 
 @pytest.mark.parametrize("missing", ["correct", "confidence"])
