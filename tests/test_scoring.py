@@ -294,7 +294,7 @@ def test_an_unknown_rule_is_named_with_the_known_ones(wrong: object) -> None:
 
 
 def test_an_unknown_rule_is_repeated_in_the_message() -> None:
-    with pytest.raises(OptionError, match=r"got 'hinge'\. Define your own with ScoringRule.from_entropy"):
+    with pytest.raises(OptionError, match=r"got 'hinge'\. Define your own with ScoringRule"):
         resolve_rule("hinge")
 
 
