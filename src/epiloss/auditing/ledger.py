@@ -66,11 +66,11 @@ def ledger(audit: Audit) -> str:
 
 def _headline(audit: Audit) -> str:
     rule = RULES.get(audit.rule, f"rule {audit.rule}")
-    return (
-        f"{audit.task} task, {rule}, {audit.n_samples:,} rows "
-        f"({audit.n_evaluated:,} evaluated, {_counted(len(audit.level_sets), 'level set')}, "
-        f"{_counted(len(audit.regions), 'region')} by {regions_by(audit)}){_weighted(audit)}"
-    )
+    parts = [f"{audit.n_evaluated:,} evaluated", _counted(len(audit.level_sets), "level set")]
+    if audit.region_source is not RegionSource.NONE:
+        parts.append(f"{_counted(len(audit.regions), 'region')} by {regions_by(audit)}")
+    rows = f"{audit.n_samples:,} rows ({', '.join(parts)})"
+    return f"{audit.task} task, {rule}, {rows}{_weighted(audit)}"
 
 
 def _weighted(audit: Audit) -> str:
@@ -107,10 +107,9 @@ def _with_interval(estimate: Estimate, spec: str) -> str:
 
 def _terms(audit: Audit, spec: str) -> list[str]:
     lines = ["Bounds on the grouping loss" if audit.is_bound else "Grouping loss"]
-    twin = audit.twin_estimate
-    if twin is not None and audit.at_least is not None:
-        title = lower_limit_title(audit)
-        lines.append(_bound(title, Estimate(audit.at_least, pvalue=twin.pvalue), spec))
+    if audit.twin_estimate is not None and audit.at_least is not None:
+        limit = Estimate(audit.at_least, pvalue=audit.grouping_loss.pvalue)
+        lines.append(_bound(lower_limit_title(audit), limit, spec))
     if audit.crossfit_bound is not None:
         lines.append(_bound("cross-fitted, without bins", audit.crossfit_bound, spec))
     wide, _ = _widths(spec)
@@ -199,9 +198,9 @@ def _bound(title: str, estimate: Estimate, spec: str) -> str:
 
 
 def regions_by(audit: Audit) -> str:
-    """Return how the regions were formed: by a partition, by subgroups, or as whole level sets."""
-    names = {RegionSource.SUBGROUPS: "subgroup", RegionSource.NONE: "level set"}
-    return names.get(audit.region_source, str(audit.options["partition"]))
+    """Return how the regions were formed: by subgroups, or by a partition."""
+    by_subgroup = audit.region_source is RegionSource.SUBGROUPS
+    return "subgroup" if by_subgroup else str(audit.options["partition"])
 
 
 def _short(name: str) -> str:

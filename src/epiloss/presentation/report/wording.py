@@ -157,7 +157,7 @@ def terms(audit: Audit) -> list[tuple[str, str, str, str]]:
         ("explained by the regions", audit.partition_bound),
     )
     if audit.twin_estimate is not None and audit.at_least is not None:
-        shown = number(audit.at_least, spec), "", pvalue(audit.twin_estimate.pvalue)
+        shown = number(audit.at_least, spec), "", pvalue(audit.grouping_loss.pvalue)
         lines.append((lower_limit_title(audit), *shown))
     for title, bound in bounds:
         if bound is not None:
@@ -260,7 +260,7 @@ def _option(value: Any) -> str:
 def _amount(loss: Estimate, audit: Audit, *, bound: bool = False) -> str:
     shown = number(loss.value, loss_spec(audit.score.value))
     if not loss.value > 0:
-        return f"not detectable ({shown})"
+        return f"estimated at {shown}"
     text = f"{'at least ' if bound else ''}{shown}"
     share = loss.value / audit.score.value if audit.score.value > 0 else math.nan
     return f"{text} ({share:.1%} of the score)" if math.isfinite(share) else text
