@@ -192,7 +192,7 @@ def test_combinations_of_several_columns_are_regions_and_each_column_has_an_audi
 def test_subgroups_without_columns_or_of_several_lengths_are_refused() -> None:
     with pytest.raises(DataError, match="at least one column"):
         audit(Y, S, subgroups={})
-    with pytest.raises(DataError, match="one length"):
+    with pytest.raises(DataError, match="columns of subgroups must have equal lengths"):
         audit(Y, S, subgroups={"sex": SEX, "old": OLD[:5]})
     with pytest.raises(DataError, match="at least one column"):
         audit(Y, S, subgroups=pd.DataFrame(index=range(N)))

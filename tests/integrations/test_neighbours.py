@@ -162,4 +162,4 @@ def test_skore_is_told_where_the_check_does_not_apply(skore: Any) -> None:
     assert "predict_proba" in no_probabilities
     splitter = ShuffleSplit(2, random_state=0)
     report = skore.CrossValidationReport(LogisticRegression(), X=FRAME, y=Y, splitter=splitter)
-    assert "each row once" in section(report)
+    assert "each row exactly once" in section(report)

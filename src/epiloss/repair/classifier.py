@@ -131,7 +131,8 @@ class RegionRecalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ign
         array of shape (n,)
             Classes.
         """
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)  # raises an error if the classifier is not fitted
+        return self.classes_[best]
 
 
 def _checked_target(y: Any) -> Any:
