@@ -127,7 +127,10 @@ def test_as_many_bins_as_rows_are_taken() -> None:
 
 WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
     "a feature of no known type": ({}, "column 'tags' must hold numbers, strings, dates or lists"),
-    "too little memory": ({"features": ["x"], "memory": "1MB"}, "memory must be at least .* for a sample of 10,000"),
+    "too little memory": (
+        {"features": ["x"], "memory": "1MB"},
+        "memory must be at least .* sample of 10,000",
+    ),
     "an engine": ({"features": ["x"], "engine": "abacus"}, "engine must be"),
 }
 
