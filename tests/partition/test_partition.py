@@ -502,7 +502,9 @@ class FitOnly:
     ],
 )
 def test_what_is_no_partition_is_refused(wrong: Any) -> None:
-    words = "partition must be 'tree', 'stump', 'kmeans', a partitioner of epiloss.partition .* or an object"
+    words = (
+        "partition must be 'tree', 'stump', 'kmeans', a partitioner of epiloss.partition .* or an object"
+    )
     with pytest.raises(OptionError, match=words):
         resolve_partition(wrong)
 
