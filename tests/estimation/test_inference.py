@@ -13,7 +13,14 @@ import epiloss
 from epiloss.auditing.result import Audit
 from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.errors import OptionError
-from epiloss.estimation.inference import adjusted_pvalues, rate_interval, rate_pvalue, unified_interval
+from epiloss.estimation.inference import (
+    adjusted_pvalues,
+    loss_estimate,
+    normal_estimate,
+    rate_interval,
+    rate_pvalue,
+    unified_interval,
+)
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.splits import clustered_fold, stratified_fold
 from epiloss.input.features import Features
@@ -279,3 +286,23 @@ def test_the_unified_interval_covers_alike_near_zero_and_far_from_it(level: floa
 def test_the_unified_interval_leaves_out_zero_where_a_one_sided_test_rejects() -> None:
     assert unified_interval(1.64, 0.95)[0] == 0
     assert unified_interval(1.66, 0.95)[0] > 0
+
+
+def test_ends_of_a_loss_interval_are_where_the_variance_at_that_loss_reaches() -> None:
+    for value, stderr, per_loss in ((0.01, 0.002, 0.0), (0.01, 0.002, 0.0005), (0.05, 0.01, 0.002)):
+        found = loss_estimate(value, stderr, per_loss, 0.95)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < value < found.high
+        for end in (found.low, found.high):
+            variance = stderr**2 + per_loss * (end - value)
+            np.testing.assert_allclose((value - end) ** 2, 1.959964**2 * variance, rtol=1e-5)
+
+
+def test_a_loss_interval_that_reaches_zero_ends_at_or_below_it() -> None:
+    for value in (-0.002, 0.0, 0.001, 0.002):
+        found = loss_estimate(value, 0.002, 0.001, 0.95)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= min(value, 0.0)
+        assert found.high >= normal_estimate(value, 0.002, 0.95).value + 1.96 * 0.002
