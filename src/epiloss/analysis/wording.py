@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_RULES = {"brier": "Brier score", "log": "log-loss"}
+from epiloss.auditing.ledger import RULES
 
 
 def rule_title(rule: str) -> str:
@@ -13,4 +13,4 @@ def rule_title(rule: str) -> str:
     >>> rule_title("brier"), rule_title("spherical")
     ('Brier score', 'rule spherical')
     """
-    return _RULES.get(rule, f"rule {rule}")
+    return RULES.get(rule, f"rule {rule}")
