@@ -14,6 +14,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import epiloss
+from epiloss.cli.finish import _for_command_line
 from epiloss.cli.main import COMMANDS, cli, main
 
 N = 1_200
@@ -241,6 +242,17 @@ def test_a_date_that_divides_nothing_is_told(until: str, code: int, log: str, ru
     assert (found, out) == (code, "")
     assert "--until" in said
     assert run("track", log, *TRACK, "--until", "2024-02-15", "--chart", "t.txt")[0] == 2
+
+
+# printed lines
+
+
+def test_printed_lines_name_switches_instead_of_python() -> None:
+    assert _for_command_line("  and 1,006 more: result.segments") == (
+        "  and 1,006 more: --json or --report"
+    )
+    assert _for_command_line("note: pass task= to change.") == "note: pass --task to change."
+    assert _for_command_line("result.segments") == "result.segments"
 
 
 # report, baseline, header

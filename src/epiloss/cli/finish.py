@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from epiloss.cli.wording import with_switches
 
 EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
 _LINES_WITH_OPTIONS = ("note: ", "Left out: ")  # these lines name Python options
+_MORE = re.compile(r"^(  and [\d,]+ more: )result\.\w+$")  # the rest of a table that is cut
 
 
 class Result(Protocol):
@@ -78,11 +80,15 @@ class Output:
             text = json.dumps(plain, indent=1, allow_nan=False)
         else:
             lines = "\n\n".join(str(one) for one in (result, *others) if one is not None).splitlines()
-            text = "\n".join(
-                with_switches(line) if line.startswith(_LINES_WITH_OPTIONS) else line for line in lines
-            )
+            text = "\n".join(map(_for_command_line, lines))
         with paused():
             show(text)
+
+
+def _for_command_line(line: str) -> str:
+    """Replace the names of Python options and attributes in a printed line."""
+    line = _MORE.sub(r"\1--json or --report", line)
+    return with_switches(line) if line.startswith(_LINES_WITH_OPTIONS) else line
 
 
 def report_gate(checks: Sequence[Check]) -> None:
