@@ -1,6 +1,6 @@
-"""Ways to damage a file: blindly, by bytes, or knowing what its kind looks like.
+"""Ways to damage a file: at random by bytes, or specific to its format.
 
-Every way is a function ``(generator, content) -> content``; the same generator damages alike.
+Every way is a function ``(generator, content) -> content``; equal generators do equal damage.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def flipped(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def cut(g: np.random.Generator, content: bytes) -> bytes:
-    """Keep the beginning only, or leave out a piece of the middle."""
+    """Keep only the beginning, or remove a piece from the middle."""
     start, end = _ends(g, content)
     return content[:start] if g.random() < 0.5 else content[:start] + content[end:]
 
 
 def doubled(g: np.random.Generator, content: bytes) -> bytes:
-    """Put a piece of the file into another place of it, or in the place of another."""
+    """Copy a piece of the file to another place, with or without overwriting."""
     start, end = _ends(g, content)
     place = int(g.integers(len(content) + 1))
     rest = place if g.random() < 0.5 else place + end - start
@@ -62,7 +62,7 @@ def inserted(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def enlarged(g: np.random.Generator, content: bytes) -> bytes:
-    """Write an extreme whole number over some place, as sizes in headers are written."""
+    """Overwrite some bytes with an extreme integer, such as a size in a header."""
     width = int(g.choice([1, 2, 4, 8]))
     place = int(g.integers(max(len(content) - width, 1)))
     number = int(g.choice(np.array(EXTREME, object))) % 256**width
@@ -74,18 +74,18 @@ BLIND: tuple[Damage, ...] = (flipped, cut, doubled, inserted, enlarged)
 
 
 def blindly(g: np.random.Generator, content: bytes) -> bytes:
-    """Damage any place in one way."""
+    """Damage any part of the file in one of these ways."""
     return _one(g, BLIND)(g, content)
 
 
 def near_the_end(g: np.random.Generator, content: bytes) -> bytes:
-    """Damage the last part, where Parquet, Arrow and ZIP files say what they hold."""
+    """Damage the end of the file, where Parquet, Arrow and ZIP files keep their metadata."""
     place = max(len(content) - int(g.choice([16, 300, 2000])), 0)
     return content[:place] + blindly(g, content[place:])
 
 
 def near_the_start(g: np.random.Generator, content: bytes) -> bytes:
-    """Damage the first part, where streams say what they hold."""
+    """Damage the beginning of the file, where streams keep their metadata."""
     place = int(g.choice([16, 300, 2000]))
     return blindly(g, content[:place]) + content[place:]
 
@@ -114,7 +114,7 @@ def cells(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def encoded(g: np.random.Generator, content: bytes) -> bytes:
-    """Write a text in another encoding, with other ends of lines or as another kind of file."""
+    """Change the encoding, the line endings or the format of a text."""
     text = content.decode("utf-8", "replace")
     if g.random() < 0.3:
         return content.replace(b"\n", bytes(g.choice([b"\r\n", b"\r", b"\n\n", b"\0\n"])))
@@ -124,7 +124,7 @@ def encoded(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def recompressed(pack: str, inner: Damage) -> Damage:
-    """Damage what a compressed file holds."""
+    """Damage the content of a compressed file."""
 
     def damage(g: np.random.Generator, content: bytes) -> bytes:
         whole = pa.input_stream(io.BytesIO(content), compression=pack).read()
@@ -134,7 +134,7 @@ def recompressed(pack: str, inner: Damage) -> Damage:
 
 
 def compress(pack: str, content: bytes) -> bytes:
-    """Return the same bytes for the same content, whenever they are made."""
+    """Compress reproducibly: equal content gives equal bytes."""
     if pack == "gzip":
         return gzip.compress(content, mtime=0)
     if pack == "bz2":
@@ -160,12 +160,12 @@ def tree(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def lines(g: np.random.Generator, content: bytes) -> bytes:
-    """Change some lines of JSON, each as a tree, by a token, or by what stands beside it."""
+    """Change some lines of JSON: a value, a token, or the surrounding text."""
     found = content.rstrip(b"\n").split(b"\n")
     for _ in range(int(g.choice([1, 1, 3]))):
         place = int(g.choice([0, 1, int(g.integers(len(found)))])) % len(found)
         change = int(g.integers(10))
-        if change <= 5 and found[place].startswith(b"{"):  # and not damaged before
+        if change <= 5 and found[place].startswith(b"{"):  # not damaged before
             with suppress(ValueError, RecursionError):
                 found[place] = tree(g, found[place])
         elif change == 6:
@@ -180,7 +180,7 @@ def lines(g: np.random.Generator, content: bytes) -> bytes:
 
 
 def trees_in_archive(g: np.random.Generator, content: bytes) -> bytes:
-    """Change a member of JSON in an archive, its name, or how it is packed."""
+    """Change a JSON member of an archive, its name, or its compression."""
     with zipfile.ZipFile(io.BytesIO(content)) as given:
         members = {one.filename: given.read(one) for one in given.infolist()}
     name = list(members)[int(g.integers(len(members)))]
@@ -200,7 +200,7 @@ def trees_in_archive(g: np.random.Generator, content: bytes) -> bytes:
 
 def _change(g: np.random.Generator, plain: Any) -> None:
     node = plain
-    while True:  # go down by chance
+    while True:  # descend at random
         keys = list(node) if isinstance(node, dict) else list(range(len(node)))
         if not keys:
             return
@@ -223,7 +223,7 @@ def _change(g: np.random.Generator, plain: Any) -> None:
 
 
 def archive(g: np.random.Generator, content: bytes) -> bytes:
-    """Change what the arrays of an NPZ archive say of themselves, or how they are packed."""
+    """Change the array headers of an NPZ archive, or its compression."""
     with zipfile.ZipFile(io.BytesIO(content)) as given:
         members = {one.filename: given.read(one) for one in given.infolist()}
     name = list(members)[int(g.integers(len(members)))]

@@ -44,7 +44,7 @@ WORDS = {
 
 
 def guard() -> Any:
-    """Return the module of the test that names the layers."""
+    """Return the test module that defines the layers."""
     spec = importlib.util.spec_from_file_location("layers", GUARD)
     assert spec is not None
     assert spec.loader is not None
@@ -54,13 +54,13 @@ def guard() -> Any:
 
 
 def room_name(layers: Any, module: str) -> str:
-    """Return the box that a module is drawn in: flat foundations share one."""
+    """Return the box in which a module is drawn; modules of the base layer share one."""
     room: str = layers.room(module)
     return "errors" if layers.RANK[room] <= layers.RANK["table"] else room
 
 
 def main() -> None:
-    """Draw the picture."""
+    """Draw the figure."""
     layers = guard()
     edges: Counter[tuple[str, str]] = Counter()
     for module, path in layers.MODULES.items():

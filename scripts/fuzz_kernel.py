@@ -1,4 +1,4 @@
-"""Run random problems through the compiled loops, of trees and over rows, under gcc's sanitizers.
+"""Run random problems through the compiled loops under gcc's sanitizers.
 
 Usage, from the root of the repository, where gcc and its libasan are installed::
 
@@ -51,10 +51,10 @@ MAKES = ("rows", "columns", "reversed", "strided", "read-only", "tuple")
 
 
 def random_problem(seed: int) -> tuple[LearningRows, int]:
-    """Return learning rows of any make, and the least number of rows in a leaf."""
+    """Return random learning rows, and the smallest number of rows in a leaf."""
     g = np.random.default_rng(seed)
     n = int(g.integers(1, 600))
-    d = int(g.integers(43, 80) if g.random() < 0.1 else g.integers(1, 7))  # wide ones are rare
+    d = int(g.integers(43, 80) if g.random() < 0.1 else g.integers(1, 7))  # rarely wide
     X, categories = _numbers(g, n, d), {}
     if g.random() < 0.4:
         n_levels = int(g.integers(1, 100))
@@ -62,7 +62,7 @@ def random_problem(seed: int) -> tuple[LearningRows, int]:
         X[:, 0][g.random(n) < g.choice([0, 0.1])] = np.nan
         categories = {0: tuple(map(str, range(n_levels)))}
     features = Features(_laid_out(g, X), tuple(f"x{j}" for j in range(d)), categories)
-    if g.random() < 0.5:  # in any order, some twice, and through two steps
+    if g.random() < 0.5:  # in random order, some rows twice, in two steps
         mask = g.random(2 * n) < 0.4
         mask[0] = True
         features = features.take(g.integers(n, size=2 * n)).take(mask)
@@ -121,9 +121,9 @@ def _weights(g: np.random.Generator, n: int) -> NDArray[np.float64] | None:
 def grown(
     rows: LearningRows, least: int, loops: ModuleType, n_jobs: int | None = None
 ) -> tuple[forest.Forest, Codes]:
-    """Return the forest that the given loops grow, and the leaves that they assign."""
+    """Return the forest that the given loops grow, and the assigned leaves."""
     with (
-        mock.patch.object(threads, "MANY", 20),  # so that the few rows here are shared out, too
+        mock.patch.object(threads, "MANY", 20),  # so that threads share even few rows
         mock.patch.object(forest, "kernel", return_value=loops),
         mock.patch.object(codes, "kernel", return_value=loops),
         Workers(n_jobs) as workers,
@@ -133,7 +133,7 @@ def grown(
 
 
 def passed(seed: int, loops: ModuleType) -> list[bytes]:
-    """Return the bits that the passes over rows give on random rows and curves."""
+    """Return the results of the passes over rows on random rows and curves, as bits."""
     g = np.random.default_rng(seed)
     n, m, n_cells = (int(g.integers(*ends)) for ends in ((0, 3000), (2, 600), (1, 50)))
     code, values = g.integers(n_cells, size=n), _fractions(g, n)
@@ -167,7 +167,7 @@ def passed(seed: int, loops: ModuleType) -> list[bytes]:
 
 
 def _boosted(g: np.random.Generator, loops: ModuleType) -> list[NDArray[Any]]:
-    """Return trees boosted on random codes, by either loss, and their sums for other rows."""
+    """Return trees boosted on random codes, with either loss, and their predictions for other rows."""
     n, d = int(g.integers(1, 300)), int(g.integers(1, 9))
     codes = g.integers(0, int(g.choice([2, 40, 64])), (d, n)).astype(np.uint8)
     columns = np.sort(g.choice(d, int(g.integers(1, d + 1)), replace=False)).astype(np.int32)
@@ -194,10 +194,10 @@ def _boosted(g: np.random.Generator, loops: ModuleType) -> list[NDArray[Any]]:
 
 
 def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArray[Any]]:
-    """Return the sums of rows and what each adds under the Brier score, for which there are loops."""
+    """Return the sums over rows and the rows' contributions for the Brier score."""
     n_level_sets, n_regions = (int(g.integers(1, most)) for most in (9, 6))
     level_set, region = g.integers(n_level_sets, size=n), g.integers(n_regions, size=n)
-    region[level_set == 0] = 0  # a level set in one piece
+    region[level_set == 0] = 0  # a level set with one region
     scores, labels = np.clip(_fractions(g, n), 0, 1), g.integers(2, size=n).astype(float)
     curves = (_fractions(g, n), np.clip(_fractions(g, n), 0, 1))
     weights = g.choice([1.0, 1e-9, 0.3], n) if g.random() < 0.4 else None
@@ -220,7 +220,7 @@ def _evaluated(g: np.random.Generator, n: int, loops: ModuleType) -> list[NDArra
 
 
 def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:
-    """Return numbers in [0, 1], crowded, rounded, denormal, or a little outside."""
+    """Return numbers in [0, 1]: clustered, rounded, denormal, or slightly outside."""
     values = g.random(n) ** g.choice([1, 20])
     if g.random() < 0.3:
         values = np.round(values, 1)
@@ -231,17 +231,17 @@ def _fractions(g: np.random.Generator, n: int) -> NDArray[np.float64]:
 
 
 def same_bits(one: tuple[forest.Forest, Codes], other: tuple[forest.Forest, Codes]) -> bool:
-    """Tell whether two forests and their leaves are the same, bit for bit."""
+    """Return whether two forests and their leaves are equal, bit for bit."""
     (a, leaf), (b, other_leaf) = one, other
     nodes = all(a.nodes[name].tobytes() == b.nodes[name].tobytes() for name in a.nodes.dtype.names or ())
     return nodes and np.array_equal(a.tree, b.tree) and np.array_equal(leaf, other_leaf)
 
 
 def fuzz(library: Path, seconds: float, first: int) -> int:
-    """Compare the library with the NumPy loops for a while; return the exit code."""
+    """Compare the library with the NumPy loops for some time; return the exit code."""
     built = ModuleType("_kernel")
     built.__file__ = str(library)
-    sys.modules["epiloss._kernels._kernel"] = built  # what compiled_kernel loads its functions from
+    sys.modules["epiloss._kernels._kernel"] = built  # compiled_kernel loads its functions from there
     from epiloss._kernels import compiled as compiled_kernel
 
     seed, n_splits, end = first, 0, time.monotonic() + seconds
@@ -261,13 +261,13 @@ def fuzz(library: Path, seconds: float, first: int) -> int:
 
 
 def built_and_run(sources: Path, seconds: float, first: int) -> int:
-    """Build the kernel with sanitizers, and fuzz it in a process that has their library."""
+    """Build the kernel with sanitizers, and fuzz it in a process that preloads their library."""
     gcc = shutil.which("gcc")
     if gcc is None:
         return _missing("gcc, which is not on the path")
     name = [gcc, "-print-file-name=libasan.so"]
     libasan = subprocess.run(name, capture_output=True, text=True, check=True).stdout.strip()
-    if not os.path.isabs(libasan):  # gcc returns the bare name of what it does not find
+    if not os.path.isabs(libasan):  # gcc returns the bare name of a library that it does not find
         return _missing("gcc's libasan.so, which gcc does not find")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "_kernel.so"
@@ -293,8 +293,8 @@ def _missing(what: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=20, help="how long (default: 20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first problem (default: 0)")
+    parser.add_argument("--seconds", type=float, default=20, help="duration (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first problem (default: 0)")
     parser.add_argument("--sources", type=Path, default=FOLDER, help="a folder with other C files")
     parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)  # in the second process
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Logs as lm-evaluation-harness and Inspect write them, made by hand for tests and the fuzzer."""
+"""Synthetic logs in the formats of lm-evaluation-harness and Inspect, for tests and the fuzzer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def harness_line(
 
 
 def harness_lines(n: int, *, seed: int = 0, least: int = 3, most: int = 4) -> list[dict[str, Any]]:
-    """Return questions of which those that say 'not' are answered worse than the model says."""
+    """Return questions; on those with the word 'not' the model is overconfident."""
     g = np.random.default_rng(seed)
     lines = []
     for place in range(n):
@@ -65,7 +65,7 @@ def harness_lines(n: int, *, seed: int = 0, least: int = 3, most: int = 4) -> li
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> Path:
-    """Write objects one on each line."""
+    """Write objects as JSON lines."""
     path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
     return path
 
@@ -73,7 +73,7 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> Path:
 def inspect_sample(
     name: str, epoch: int, correct: Any, confidence: float | None, **more: Any
 ) -> dict[str, Any]:
-    """Return a sample of a log of Inspect, with what is read of it."""
+    """Return a sample of an Inspect log, with the fields that epiloss reads."""
     metadata = {} if confidence is None else {"confidence": confidence}
     return {
         "id": name,
@@ -90,7 +90,7 @@ def inspect_sample(
 
 
 def inspect_samples(n: int, epochs: int, *, seed: int = 0, vary: bool = False) -> list[dict[str, Any]]:
-    """Return samples that are right as often as the confidence says, or always the less by 0.3."""
+    """Return samples that are correct as often as the confidence says, or less often by 0.3."""
     g = np.random.default_rng(seed)
     found = []
     for place in range(n):
@@ -104,14 +104,14 @@ def inspect_samples(n: int, epochs: int, *, seed: int = 0, vary: bool = False) -
 
 
 def write_json_log(path: Path, samples: Sequence[Any]) -> Path:
-    """Write a log of Inspect as JSON."""
+    """Write an Inspect log as JSON."""
     log = {"version": 2, "status": "success", "eval": {"task": "mock"}, "samples": samples}
     path.write_text(json.dumps(log, indent=2), "utf-8")
     return path
 
 
 def write_eval_log(path: Path, samples: Sequence[Any], method: int = zipfile.ZIP_DEFLATED) -> Path:
-    """Write a log of Inspect as an archive."""
+    """Write an Inspect log as an archive."""
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("_journal/start.json", "{}")
         for one in samples:

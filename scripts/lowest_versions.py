@@ -15,7 +15,7 @@ REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?P<bounds>
 
 
 def lowest(requirement: str) -> tuple[str, str]:
-    """Return the name of a requirement and the lowest version that it allows."""
+    """Return the name of a requirement and its lowest allowed version."""
     match = REQUIREMENT.match(requirement)
     bound = re.search(r"(?:>=|==|~=)\s*([^\s,]+)", match["bounds"]) if match else None
     if match is None or bound is None:

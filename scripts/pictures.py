@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation.
+"""Draw the figures of the documentation.
 
     python scripts/pictures.py --output docs/images
 
@@ -42,7 +42,7 @@ from epiloss.simulate import Sigmoid
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 RESOLUTION = 150  # dots per inch
-TRIALS, TRIAL_ROWS = 20, 10_000  # of the simulation
+TRIALS, TRIAL_ROWS = 20, 10_000  # samples of the simulation, and their rows
 
 # the first words of a level of education, and the band that it belongs to
 BANDS = {
@@ -58,7 +58,7 @@ BANDS = {
 
 @dataclass(frozen=True)
 class Census:
-    """The demo data, and what several pictures draw from them."""
+    """The demo data, and results that several figures use."""
 
     data: DemoData
 
@@ -70,7 +70,7 @@ class Census:
 
     @cached_property
     def models(self) -> dict[str, Any]:
-        """Scores of rows that no model has seen: the bundled ones, spoiled ones, and two more models."""
+        """Scores of held-out rows: the bundled ones, distorted ones, and those of two more models."""
         data, logits = self.data, logit(np.clip(self.data.scores, 1e-6, 1 - 1e-6))
         numbers = np.column_stack([data.X[name] for name in NUMERIC])
         words = np.column_stack([data.X[name] for name in data.X if name not in NUMERIC])
@@ -96,7 +96,7 @@ class Census:
 
 
 def grouping_diagram(census: Census) -> Any:
-    """Draw each level set, parted by cross-fitted predictions."""
+    """Draw each level set, split by cross-fitted predictions."""
     return census.result.plot().figure_
 
 
@@ -111,7 +111,7 @@ def grouping_diagram_tree(census: Census) -> Any:
 
 
 def grouping_diagram_simulated(_: Census) -> Any:
-    """Draw a calibrated classifier that is blind to a feature that matters."""
+    """Draw a calibrated classifier that ignores an informative feature."""
     sample = Sigmoid(perturbation="step").sample(8_000)
     return epiloss.audit(sample.y, sample.scores, sample.X).plot().figure_
 
@@ -124,7 +124,7 @@ def comparison(census: Census) -> Any:
 
 
 def ledger(census: Census) -> Any:
-    """Draw what the score is made of."""
+    """Draw the decomposition of the score."""
     return LedgerDisplay(census.result).plot().figure_
 
 
@@ -136,7 +136,7 @@ def calibration_curve(census: Census) -> Any:
 
 
 def heterogeneity(census: Census) -> Any:
-    """Draw levels of education, in three models."""
+    """Draw the heterogeneity between levels of education, for three models."""
     chosen = ("logistic regression", "logistic regression, numbers only", "gradient boosting")
     audits = {
         name: epiloss.audit(census.data.y, census.models[name], subgroups=census.education)
@@ -146,7 +146,7 @@ def heterogeneity(census: Census) -> Any:
 
 
 def simulation(_: Census) -> Any:
-    """Draw the lower bound against the rows per region, where the truth is known."""
+    """Draw the lower bound against the rows per region, with the known truth."""
     experiment = _experiment("simulation")
     summaries = experiment.summarise(experiment.run_trials(TRIALS, TRIAL_ROWS))
     with tempfile.TemporaryDirectory() as folder:
@@ -169,16 +169,18 @@ PICTURES: dict[str, Callable[[Census], Any]] = {
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a picture, wholly or not at all."""
+    """Write a figure atomically."""
     with replacing(path) as temporary:
         figure.savefig(temporary, format="png", dpi=RESOLUTION)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw the pictures and tell where they are."""
-    parser = argparse.ArgumentParser(description="Make the pictures of the documentation.")
+    """Draw the figures and print their paths."""
+    parser = argparse.ArgumentParser(description="Draw the figures of the documentation.")
     parser.add_argument("--output", type=Path, default=Path("docs/images"), metavar="DIR")
-    parser.add_argument("--only", nargs="+", choices=PICTURES, metavar="NAME", help="some of them")
+    parser.add_argument(
+        "--only", nargs="+", choices=PICTURES, metavar="NAME", help="names of the figures to draw"
+    )
     options = parser.parse_args(arguments)
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -193,12 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _experiment(name: str) -> ModuleType:
-    """Return a module of the experiments, which are not on the path."""
+    """Import a module of the experiments, which are not on the path."""
     spec = spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[name] = module  # where its dataclasses look for their types
+    sys.modules[name] = module  # dataclasses look up their types there
     spec.loader.exec_module(module)
     return module
 

@@ -86,8 +86,8 @@ fuzz_files.SECONDS = 2.0
 WHOLE = b"what is not damaged"
 {doors}
 ways = (fuzz_files.damage.flipped,)
-fuzz_files.DOORS = tuple(
-    fuzz_files.Door(f"door {{k}}", lambda: {{"whole": WHOLE}}, ways, globals()[f"door{{k}}"])
+fuzz_files.READERS = tuple(
+    fuzz_files.Reader(f"door {{k}}", lambda: {{"whole": WHOLE}}, ways, globals()[f"door{{k}}"])
     for k in range({len(WRONG)})
 )
 sys.exit(fuzz_files.fuzz(60, 0, fuzz_files.Path({str(tmp_path / "found")!r}), most={len(WRONG)}))
@@ -103,11 +103,11 @@ sys.exit(fuzz_files.fuzz(60, 0, fuzz_files.Path({str(tmp_path / "found")!r}), mo
 def test_a_door_that_refuses_what_is_whole_is_found_out() -> None:
     done = scripted("""
 import sys
-import epiloss, fuzz_files
+import epiloss, fuzz_files, fuzz_readers
 def shut(path):
     raise epiloss.DataError("closed")
-door = fuzz_files.Door("shut", fuzz_files.archives, (fuzz_files.damage.flipped,), shut)
-fuzz_files.DOORS = (door,)
+door = fuzz_files.Reader("shut", fuzz_readers.archives, (fuzz_files.damage.flipped,), shut)
+fuzz_files.READERS = (door,)
 sys.exit(fuzz_files.fuzz(60, 0, fuzz_files.Path("found"), most=1))
 """)
     assert done.returncode == 1
