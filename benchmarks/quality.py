@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds = options.seeds if options.seeds is not None else 3 if options.quick else SEEDS
     if seeds < 2:
         parser.error(f"--seeds must be at least 2, for a standard error, got {seeds}")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     settings = QUICK_SETTINGS if options.quick else SETTINGS
     print(f"{'explained loss':38} {'histogram':>9} {'exact':>9}  ratio ± standard error, {seeds} seeds")
     lines = []

@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     n = options.n if options.n is not None else 2_000 if options.quick else 10_000
     if trials < 2 or n < 100 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 2 trials, 100 rows and 1 job, and a seed of at least 0")
-    options.output.parent.mkdir(parents=True, exist_ok=True)  # told before the work, not after
+    options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     console = Console(stderr=True)
     runs = run_trials(trials, n, seed=options.seed, jobs=options.jobs)
     bar = track(runs, "trials", trials, console=console, disable=not console.is_terminal)
