@@ -98,7 +98,7 @@ def test_the_largest_values_alone_have_losses(monkeypatch: pytest.MonkeyPatch) -
 def test_ledger_and_json_have_the_losses_inside() -> None:
     result = audited()
     text = str(result)
-    assert "calibration inside  grouping inside  subgroup" in text
+    assert "calibration within  grouping within  subgroup" in text
     loss = result.subgroup_gaps["sex"]["grouping_loss"][0]
     assert f"{loss:.5f}" in text
     saved = result.to_dict()["subgroup_gaps"]
@@ -123,7 +123,7 @@ def test_intersections_have_a_row_for_each_combination() -> None:
 
 
 def test_intersections_of_unknown_columns_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"got 'race'\. They are 'sex', 'age'"):
+    with pytest.raises(OptionError, match=r"got 'race'\. Choose from 'sex', 'age'"):
         audited().subgroup_intersections("sex", "race")
     plain = epiloss.audit(SAMPLE.y, SAMPLE.scores, SAMPLE.X)
     with pytest.raises(OptionError, match=r"got no column.*subgroups="):

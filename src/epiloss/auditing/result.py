@@ -140,7 +140,7 @@ class Audit(AuditFields, SavedAsJson, SavedAsPage):
 
     @property
     def metrics(self) -> Metrics:
-        """Accuracy, AUC, calibration errors and other standard metrics, with intervals and noise floors.
+        """Accuracy, AUC, calibration errors and other familiar metrics, with intervals and noise floors.
 
         They are computed on first access.
         """

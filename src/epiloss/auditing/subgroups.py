@@ -46,7 +46,7 @@ def gaps_of_intersections(audit: Audit, columns: Sequence[str]) -> Table:
         got = repr(unknown[0]) if unknown else "no column"
         names = ", ".join(map(repr, known))
         remedy = f"Choose from {names}." if known else "Audit with subgroups= first."
-        raise OptionError(f"columns must be columns of subgroups=, got {got}. {remedy}")
+        raise OptionError(f"columns must be among the columns of subgroups=, got {got}. {remedy}")
     return _table(details, tuple(dict.fromkeys(chosen)))
 
 

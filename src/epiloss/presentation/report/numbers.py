@@ -1,4 +1,4 @@
-"""Standard metrics as a table: accuracy, AUC and calibration errors, with their noise floors."""
+"""Familiar metrics as a table: accuracy, AUC and calibration errors, with their noise floors."""
 
 from __future__ import annotations
 
