@@ -1,13 +1,13 @@
-"""The least memory in which an audit finishes, as a multiple of its input, beside glest.
+"""The least memory in which an audit finishes, as a multiple of its input, compared with glest.
 
     python benchmarks/memory.py           # a quarter of an hour
-    python benchmarks/memory.py --quick   # small data, no peer
+    python benchmarks/memory.py --quick   # small data, without glest
 
-Each try is a process of its own. Its address space is limited to what it has taken once everything is
-loaded, a small audit is done and its input is made, plus so many times its input (8 bytes a number). The
-smallest such multiple in which it finishes is bisected to within a tenth, from 1/8 to 512. The
-allocators are told to take no address space in advance. Of a file the input is what its columns would
-take in memory. Exit codes: 0 all targets are met, 1 one is not.
+Each try runs in a process of its own. Its address space is limited to what it uses after everything is
+loaded, a small audit is done and the input is made, plus a multiple of the input (8 bytes per number).
+The smallest multiple in which it finishes is found by bisection to within a tenth, from 1/8 to 512.
+Allocators are configured not to reserve address space in advance. The input of a file is the size of
+its columns in memory. Exit codes: 0 all targets are met, 1 one is not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLAIN |= {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 
 @dataclass(frozen=True)
 class Job:
-    """Who audits how many rows and columns, and the multiple that it is to finish in."""
+    """A tool, the numbers of rows and columns, and the target multiple."""
 
     who: str
     n: int
@@ -54,7 +54,7 @@ QUICK = (Job(PARTITION, 100_000, 20, 2.0), Job(FILE, 500_000, 20, 6.0))
 
 
 def child(job: Job, multiple: float, path: str) -> None:
-    """Audit in limited memory; what does not fit raises."""
+    """Audit in limited memory; raise an error if it does not fit."""
     import resource
 
     import numpy as np
@@ -79,7 +79,7 @@ def child(job: Job, multiple: float, path: str) -> None:
         else:
             epiloss.audit(y, p, X, method="twin" if job.who == DEFAULT else "partition")
 
-    run(*rows(2_000))  # loads everything
+    run(*rows(2_000))  # imports everything
     given = None if job.who == FILE else rows(job.n)
     if job.who == FILE:
         import pyarrow.parquet  # noqa: F401
@@ -93,7 +93,7 @@ def child(job: Job, multiple: float, path: str) -> None:
 
 
 def write_rows(job: Job, path: Path) -> None:
-    """Write the file that a job audits, part by part."""
+    """Write the file that a job audits, in parts."""
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
@@ -112,14 +112,14 @@ def write_rows(job: Job, path: Path) -> None:
 
 
 def finishes(jobs: str, place: int, multiple: float, path: Path) -> bool:
-    """Tell whether a job finishes in a multiple of its input."""
+    """Return whether a job finishes in a multiple of its input."""
     command = [sys.executable, __file__, "--child", jobs, str(place), str(multiple), str(path)]
     done = subprocess.run(command, env={**os.environ, **PLAIN}, capture_output=True, check=False)
     return done.returncode == 0
 
 
 def least_multiple(jobs: str, place: int, path: Path) -> float:
-    """Return the least multiple in which a job finishes, to within a tenth; infinite if in none."""
+    """Return the least multiple in which a job finishes, to within a tenth; infinite if none."""
     low, high = LEAST, MOST
     if not finishes(jobs, place, high, path):
         return float("inf")
@@ -133,9 +133,9 @@ def least_multiple(jobs: str, place: int, path: Path) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Bisect every job, and print a table and verdicts."""
+    """Find the least memory of every job, and print a table with verdicts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small data, no peer")
+    parser.add_argument("--quick", action="store_true", help="small data, without glest")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         child((QUICK if jobs == "quick" else JOBS)[int(place)], float(multiple), path)
         return 0
     met = True
-    print(f"{'':<42} {'rows x columns':>16}   input    least memory beside it")
+    print(f"{'':<42} {'rows x columns':>16}   input    least memory beyond it")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         for place, job in enumerate(QUICK if options.quick else JOBS):

@@ -1,11 +1,11 @@
-"""One process or two: what each takes of CPU and of time, on Parquet files of several sizes.
+"""CPU and wall time of audits with one process and with two, on Parquet files of several sizes.
 
     python benchmarks/processes.py
     python benchmarks/processes.py --rows 100000
 
-It makes files with 8 columns, audits each by one process and by two, each run in a process of its own,
-and removes them. Times of a busy machine say little; the CPU of this process and of its workers says
-what a quiet one would take: ``at least`` is the CPU of the process itself, and half of its workers'.
+It writes files with 8 columns, audits each with one process and with two, each run in a process of its
+own, and removes them. Wall times on a busy machine mean little. ``at least`` is the time on an idle
+machine: the CPU time of the process itself plus half of that of its workers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def make_data(path: Path, n_rows: int) -> None:
 
 
 def one(path: str, n_jobs: int) -> None:
-    """Audit a file, and print what it took."""
+    """Audit a file, and print the times."""
     import epiloss
 
     start, before = time.perf_counter(), _cpu(resource.RUSAGE_SELF)
@@ -54,7 +54,7 @@ def one(path: str, n_jobs: int) -> None:
     if n_jobs > 1:
         from joblib.externals.loky import get_reusable_executor
 
-        get_reusable_executor().shutdown(wait=True)  # so that the CPU of workers is known
+        get_reusable_executor().shutdown(wait=True)  # so that the CPU time of the workers is counted
     workers = _cpu(resource.RUSAGE_CHILDREN)
     took = {"wall": wall, "own": own, "workers": workers, "loss": result.grouping_loss.value}
     print(json.dumps(took))
@@ -74,7 +74,7 @@ def measured(path: Path, n_jobs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every size by one process and by two, and print a table."""
+    """Measure every size with one process and with two, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--one", nargs=2, metavar=("FILE", "JOBS"), help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""What the histogram trees find of what exact ones do: the loss explained on held-out rows.
+"""The loss that histogram trees explain on held-out rows, compared with exact trees.
 
     python benchmarks/quality.py
     python benchmarks/quality.py --quick
 
-Both audit the same samples with the same splits and the same least number of learning rows a leaf; the
-exact trees are scikit-learn's. For each problem and size it prints the mean explained loss of ours over
-that of the exact trees, over the seeds, and its standard error, by the paired differences.
+Both audit the same samples with the same splits and the same minimum of learning rows per leaf; the
+exact trees are scikit-learn's. For each problem and size, it prints the ratio of the mean explained
+losses over the seeds, with its standard error from paired differences.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REGION_RATIO = 12.0
 
 @dataclass(frozen=True)
 class ExactTreePartitioner(Partitioner):
-    """scikit-learn's trees, which try every threshold, with ``region_ratio`` learning rows a leaf."""
+    """scikit-learn's trees, which try every threshold, with ``region_ratio`` learning rows per leaf."""
 
     region_ratio: float = REGION_RATIO
     name: str = "exact tree"
@@ -58,7 +58,7 @@ class ExactTreePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class ExactTreePartition(Partition):
-    """A tree for each level set; ``None`` where there was no row."""
+    """A tree for each level set; ``None`` for level sets without rows."""
 
     trees: Sequence[Any]
 
@@ -73,7 +73,7 @@ class ExactTreePartition(Partition):
 
 
 def simulated(problem: Problem) -> Callable[[int, int], Data]:
-    """Return a way to draw so many rows of a problem by a seed."""
+    """Return a function that draws rows of a problem by a seed."""
 
     def sample(n: int, seed: int) -> Data:
         rows = problem.sample(n, random_state=seed)
@@ -90,7 +90,7 @@ def interactions(n: int, seed: int) -> Data:
 
 
 def _labelled(x: Floats, generator: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
-    """Return labels and scores that miss what seven columns do: smoothly, by steps, and by products."""
+    """Return labels, and scores that ignore smooth, step and product effects of seven columns."""
     scores = expit(1.5 * x[:, 0])
     steps = (x[:, 1] > 0.5) - 0.5 * (x[:, 2] > -0.5)
     products = np.sign(x[:, 3]) * x[:, 4] + (x[:, 5] > 0) * x[:, 6]
@@ -100,7 +100,7 @@ def _labelled(x: Floats, generator: np.random.Generator) -> tuple[NDArray[np.int
 
 
 def embedding(n: int, seed: int, d: int = 768, rank: int = 12) -> Data:
-    """Draw 32-bit columns that each lean on one of few latent directions; seven of these matter."""
+    """Draw 32-bit columns that each follow one of few latent directions, seven of which matter."""
     generator = np.random.default_rng(seed)
     z = generator.standard_normal((n, rank), np.float32)
     mixing = np.float32(0.2) * generator.standard_normal((rank, d), np.float32)
@@ -146,7 +146,7 @@ class Line:
 
     @property
     def met(self) -> bool:
-        """Tell whether ours explain as much as asked."""
+        """Whether the histogram trees meet the target."""
         return self.ratio >= LEAST_RATIO
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class Line:
 
 
 def explained(data: Data, seed: int) -> tuple[float, float]:
-    """Return the loss explained on held-out rows by our trees and by exact ones, on the same splits."""
+    """Return the losses that our trees and exact ones explain on held-out rows, on equal splits."""
     partitions = (Tree(REGION_RATIO), ExactTreePartitioner())
     ours, exact = (
         epiloss.audit(

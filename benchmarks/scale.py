@@ -1,14 +1,13 @@
-"""Data beyond memory: speed beside plain reading, memory, growth, and clusters that lose a worker.
+"""Data larger than memory: speed, memory, growth, and clusters that lose a worker.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --quick
 
-It makes its data, 20 features in Parquet files of a million rows (12 of 32-bit floats, 4 of prices with
-two decimals, 4 of small whole numbers), audits them in processes of their own, and removes them. Plain
-reading is ``pyarrow.dataset(...).to_batches()`` over the same columns. Memory is what the process and
-all its children hold, each shared page counted once (PSS), sampled every tenth of a second. The dask and
-Spark runs lose a worker, killed by its number in the middle of the last pass; all must give the same
-bits.
+It writes Parquet files of a million rows with 20 features (12 of 32-bit floats, 4 of prices with two
+decimals, 4 of small integers), audits them in processes of their own, and removes them. Plain reading
+is ``pyarrow.dataset(...).to_batches()`` on the same columns. Memory is that of the process and all its
+children, with each shared page counted once (PSS), sampled every tenth of a second. In the dask and
+Spark runs, a worker is killed in the middle of the last pass; all runs must give the same bits.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ MOST_READING, MOST_GROWTH, MOST_MEMORY_GROWTH = 3.0, 1.15, 1.25  # the targets
 
 @dataclass(frozen=True)
 class Run:
-    """What one audit, or one plain reading, took."""
+    """The measurements of one audit, or of plain reading."""
 
     wall: float
     cpu: float  # of the call alone, in its own process
@@ -52,7 +51,7 @@ class Run:
 
 
 def make_data(folder: Path, n_rows: int, per_file: int) -> None:
-    """Write the rows, whose truth depends on a feature that the score does not see."""
+    """Write rows whose true probability depends on a feature that the score ignores."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -72,7 +71,7 @@ def make_data(folder: Path, n_rows: int, per_file: int) -> None:
 
 
 def read_plainly(folder: Path) -> Run:
-    """Read all columns once, as one would with pyarrow."""
+    """Read all columns once with pyarrow."""
     code = f"""
 import time, os, json, pyarrow.dataset as ds
 start, before = time.perf_counter(), os.times()
@@ -87,7 +86,7 @@ print(json.dumps({{"wall": time.perf_counter() - start, "cpu": cpu}}))
 
 @dataclass(frozen=True)
 class Audit:
-    """Audits data in processes of their own, of which one may die, so long after the last pass began."""
+    """Audits data in processes of their own; one may be killed some time into the last pass."""
 
     memory: int
     delay: float
@@ -150,7 +149,7 @@ def _proportional_set(pid: int) -> int:
 
 
 def one(engine: str, folder: str, n_jobs: int, kill: float | None, memory: int) -> None:
-    """Audit in this process, and print what it took."""
+    """Audit in this process, and print the measurements."""
     from epiloss import audit_table
 
     running = resolve_engine(_engine(engine), n_jobs)
@@ -178,7 +177,7 @@ def _engine(name: str) -> Any:
 
 
 class Killing(Engine):
-    """An engine that kills the busiest of its own workers a while after the last pass has begun."""
+    """An engine that kills its busiest worker some time into the last pass."""
 
     def __init__(self, inner: Engine, delay: float) -> None:
         self.inner, self.delay, self.killed = inner, delay, 0
@@ -191,7 +190,7 @@ class Killing(Engine):
         self.inner.__exit__()
 
     def run(self, work: Any, tasks: Any) -> Iterator[Any]:
-        """Run the pass, and kill meanwhile."""
+        """Run the pass, and kill a worker meanwhile."""
         if work.name == "tally":
             threading.Thread(target=self._kill, daemon=True).start()
         yield from self.inner.run(work, tasks)
@@ -250,7 +249,7 @@ def main() -> None:
 
 
 def measure(root: Path, n_rows: int, per_file: int, audit: Audit) -> dict[str, Any]:
-    """Return all measurements, printed as they come."""
+    """Return all measurements, and print each as it is made."""
     small, large = root / "small", root / "large"
     for folder, n in ((small, n_rows // 10), (large, n_rows)):
         folder.mkdir()
@@ -274,7 +273,7 @@ def measure(root: Path, n_rows: int, per_file: int, audit: Audit) -> dict[str, A
     note("two processes, one killed", n_rows, audit(large, "local", 2, kill=True))
     for engine, package in (("dask", "distributed"), ("spark", "pyspark")):
         if find_spec(package) is None:
-            print(f"{engine}: not installed, so not run")
+            print(f"{engine} is left out: it is not installed")
             continue
         note(engine, n_rows, audit(large, engine, 2))
         note(f"{engine}, a worker killed", n_rows, audit(large, engine, 2, kill=True))
@@ -292,10 +291,13 @@ def judge(runs: dict[str, Run], n_rows: int) -> None:
     memory = large.memory / small.memory
     most = max(runs[name].memory for name in ("one process, ten times the rows", "two processes"))
     verdicts = [
-        (reading <= MOST_READING, f"time over plain reading {reading:.2f}, at most {MOST_READING}"),
+        (
+            reading <= MOST_READING,
+            f"time relative to plain reading {reading:.2f}, at most {MOST_READING}",
+        ),
         (most <= BOUND, f"memory {most / 1e6:,.0f} MB, at most {BOUND / 1e6:,.0f}"),
-        (growth <= MOST_GROWTH, f"exponent of time in rows {growth:.2f}, at most {MOST_GROWTH}"),
-        (memory <= MOST_MEMORY_GROWTH, f"memory of ten times the rows {memory:.2f} times"),
+        (growth <= MOST_GROWTH, f"growth exponent of time in rows {growth:.2f}, at most {MOST_GROWTH}"),
+        (memory <= MOST_MEMORY_GROWTH, f"memory for ten times the rows: {memory:.2f} times as much"),
     ]
     for name, run in runs.items():
         if run.digest and run not in (small, large):

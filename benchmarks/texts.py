@@ -1,7 +1,7 @@
-"""How long it takes to read texts as words: ``python benchmarks/texts.py --rows 100000``.
+"""The time to convert text to word features: ``python benchmarks/texts.py --rows 100000``.
 
-Texts are of 50 words each, drawn from 10,000 words as often as words of languages occur (the k-th with
-a probability in proportion to 1/k). Times are of one core.
+Each text has 50 words from a vocabulary of 10,000, drawn by Zipf's law (the k-th word has a probability
+proportional to 1/k). Times are those of one core.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ N_WORDS, LENGTH = 10_000, 50
 
 
 def texts(n: int) -> list[str]:
-    """Return texts of words in small letters."""
+    """Return texts of lower-case words."""
     g = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = np.array(["".join(letters[g.integers(0, 26, 6)]) for _ in range(N_WORDS)])
@@ -30,7 +30,7 @@ def texts(n: int) -> list[str]:
 
 
 def timed(what: str, work: Callable[[], Any]) -> None:
-    """Print the seconds of the processor that some work takes."""
+    """Print the CPU time of a function."""
     start = time.process_time()
     work()
     print(f"{what}: {time.process_time() - start:.1f} s")
@@ -39,7 +39,7 @@ def timed(what: str, work: Callable[[], Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=100_000, help="how many texts (default: 100000)")
+    parser.add_argument("--rows", type=int, default=100_000, help="number of texts (default: 100000)")
     n = parser.parse_args(arguments).rows
     g = np.random.default_rng(1)
     features = Features.read({"text": texts(n)})

@@ -1,16 +1,16 @@
-"""The jobs that are measured: the data they work on, and one call in a process of its own.
+"""The jobs of the speed benchmark, each of which runs in a process of its own.
 
     python benchmarks/workloads.py epiloss 10000 20
 
-runs one job on seeded data of so many rows and columns and prints what it took, as JSON: the CPU and
-the wall time of the call alone, after a call on ``WARM_UP`` rows has imported all that it needs, and
-its peak memory, the process's largest resident size less the resident size just before the call, which
-holds the data and the libraries. Short calls are repeated until they have taken ``LEAST_SECONDS``
-together, whichever library's they are, and times are medians. ``epiloss`` is the default call, ``told``
-prints it too, for which segments are searched; ``partition`` does glest's job and ``lightgbm`` fits one
-model as a yardstick. ``floor`` is the least that trees on quantised columns can take, the encoding of
-all rows once by the compiled loops; ``threads`` compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile``
-tells where the time of the default call goes.
+runs one job on seeded data with these numbers of rows and columns, and prints its measurements as JSON:
+the CPU and wall time of the call alone, after a call on ``WARM_UP`` rows has imported everything, and
+its peak memory, which is the largest resident size minus the resident size just before the call. Short
+calls are repeated until they have taken ``LEAST_SECONDS`` together, and times are medians.
+
+``epiloss`` is the default call; ``told`` also prints the result, which searches for segments.
+``partition`` does the same work as glest, and ``lightgbm`` fits one model for comparison. ``floor``
+encodes all rows once with the compiled loops, the minimum for trees on quantised columns. ``threads``
+compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile`` measures the share of each module.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Data:
         return Data(self.y[:n], self.scores[:n], self.X[:n])
 
     def with_score(self) -> Data:
-        """Return the same rows with the score as one more feature."""
+        """Return the rows with the score as an additional feature."""
         return Data(self.y, self.scores, np.column_stack([self.X, self.scores.astype(self.X.dtype)]))
 
     @property
@@ -81,7 +81,7 @@ class Data:
 
 
 def draw(n: int, d: int, seed: int = 0) -> Data:
-    """Draw calibrated scores of one direction whose subgroups, by two others, have other rates.
+    """Draw calibrated scores along one direction; two others define subgroups with other rates.
 
     ``S = expit(1.5 z0)`` and ``Q = S + min(S, 1 - S) (sign(z1) + sign(z1 z2)) / 4``. The ``z`` are
     the first columns, or, of embeddings, latent: the columns mix them.
@@ -109,12 +109,12 @@ def draw(n: int, d: int, seed: int = 0) -> Data:
 
 
 def run_glest(data: Data) -> object:
-    """Estimate by glest at its defaults: 15 bins, one split, trees of depth 10."""
+    """Run glest at its defaults: 15 bins, one split, trees of depth 10."""
     return _glest(data, "decision_tree")
 
 
 def run_glest_same_leaves(data: Data) -> object:
-    """Estimate by glest with our leaves: at least 30 learning rows, any depth."""
+    """Run glest with the leaves of epiloss: at least 30 learning rows, any depth."""
     import glest
     from sklearn.tree import DecisionTreeRegressor
 
@@ -132,28 +132,28 @@ def _glest(data: Data, partitioner: object) -> object:
 
 
 def run_partition(data: Data) -> str:
-    """Audit as glest does: 15 bins, one split, 30 learning rows a leaf."""
+    """Audit as glest does: 15 bins, one split, 30 learning rows per leaf."""
     options: dict[str, Any] = {"method": "paper", "partition": Tree(ROWS_PER_LEAF)}
     return _losses(epiloss.audit(data.y, data.scores, data.X, **options))
 
 
 def run_epiloss(data: Data, n_jobs: int | None = None) -> str:
-    """Audit at our defaults, by twin learners and with the regions."""
+    """Audit at the defaults, with twin learners and regions."""
     return _losses(epiloss.audit(data.y, data.scores, data.X, n_jobs=n_jobs))
 
 
 def run_told(data: Data) -> str:
-    """Audit at our defaults, search for segments, and print the ledger with the verdict."""
+    """Audit at the defaults, search for segments, and print the result with its verdict."""
     return str(epiloss.audit(data.y, data.scores, data.X))
 
 
 def _losses(result: epiloss.Audit) -> str:
-    """Return the losses with all digits: what glest returns, and its errors."""
+    """Return the losses and their standard errors with all digits."""
     return repr((result.score, result.calibration_loss, result.grouping_loss, result.remainder))
 
 
 def run_lightgbm(data: Data) -> object:
-    """Fit one LightGBM model to what the scores leave over."""
+    """Fit one LightGBM model to the residuals of the scores."""
     lightgbm = importlib.import_module("lightgbm")
     rows = lightgbm.Dataset(data.X, data.y - data.scores)
     return lightgbm.train(LIGHTGBM, rows, LIGHTGBM_TREES)
@@ -170,7 +170,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def measured(job: str, n: int, d: int) -> dict[str, float]:
-    """Run one job; times are of the median call alone, in seconds, memory in megabytes."""
+    """Run one job; return the median times of the call in seconds, and memory in megabytes."""
     import glest  # noqa: F401  # so that all start from the same memory
 
     data = draw(n, d)
@@ -192,7 +192,7 @@ def measured(job: str, n: int, d: int) -> dict[str, float]:
 
 
 def floor(n: int, d: int) -> dict[str, float]:
-    """Time the encoding of all rows by the compiled loops, as one level set: the best pass."""
+    """Return the best time to encode all rows with the compiled loops, as one level set."""
     from epiloss._kernels import compiled
     from epiloss.partition.quantized import quantile_edges
 
@@ -209,7 +209,7 @@ def floor(n: int, d: int) -> dict[str, float]:
 
 
 def threads(n: int, d: int) -> dict[str, float]:
-    """Return the wall times of the default call by one thread and by two, which take turns.
+    """Return the wall times of the default call with one thread and with two, in turns.
 
     ``same`` is 1 if all ledgers are the same text, and ``cores`` how many of two cores were free.
     """
@@ -227,7 +227,7 @@ def threads(n: int, d: int) -> dict[str, float]:
 
 
 def free_cores() -> float:
-    """Return how much CPU time a second two threads get now: 2 if nothing else runs."""
+    """Return the CPU time per second that two threads get now; 2 if nothing else runs."""
     wall, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(_keep_a_core_busy, range(2)))
@@ -239,7 +239,7 @@ def _keep_a_core_busy(_: int) -> bytes:
 
 
 def profile(n: int, d: int) -> dict[str, float]:
-    """Return the share of each module of epiloss in the time of the default call.
+    """Return the share of each module of epiloss in the CPU time of the default call.
 
     What other libraries take is counted for the module that called them, in proportion to their
     time on its behalf where there are several.
@@ -258,7 +258,7 @@ def profile(n: int, d: int) -> dict[str, float]:
 
 
 def _owners(function: Function, stats: Mapping[Function, Any]) -> Mapping[str, float]:
-    """Return the modules that a function worked for, and their parts, which sum to one."""
+    """Return the modules that called a function, with their shares, which sum to one."""
     package = str(Path(epiloss.__file__).parent) + os.sep
 
     @cache
@@ -284,7 +284,7 @@ def _owners(function: Function, stats: Mapping[Function, Any]) -> Mapping[str, f
 
 
 def _resident() -> float:
-    """Return the resident size now; where the system does not tell, the largest so far."""
+    """Return the current resident size, or the largest so far if the system has only that."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return _largest_resident()
@@ -293,7 +293,7 @@ def _resident() -> float:
 
 
 def _forget_largest_resident() -> None:
-    """Begin anew where the system allows it; elsewhere what came before may count as the call's."""
+    """Reset the peak memory if the system allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -304,7 +304,7 @@ def _largest_resident() -> float:
 
 
 def main() -> None:
-    """Run the job that the command line names, and print what it took."""
+    """Run the job named on the command line, and print its measurements."""
     job, n, d = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     others = {"floor": floor, "profile": profile, "threads": threads}
     found = others[job](n, d) if job in others else measured(job, n, d)
