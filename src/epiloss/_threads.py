@@ -86,11 +86,11 @@ _BLAS = _OneThread()
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> Any:
     """Return the loaded libraries, searching again if other modules were imported since."""
-    return _libraries_beside(sum(not name.startswith("epiloss") for name in list(sys.modules)))
+    return _find_libraries(sum(not name.startswith("epiloss") for name in list(sys.modules)))
 
 
 @lru_cache(maxsize=1)
-def _libraries_beside(n_modules: int) -> Any:
+def _find_libraries(n_modules: int) -> Any:
     """Search for libraries; cached by the number of modules because it takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 

@@ -94,7 +94,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, entered: Entered) -> N
 def test_an_xz_file_is_refused_in_words(tmp_path: Path, entered: Entered) -> None:
     path = tmp_path / "bomb.csv.xz"
     path.write_bytes(lzma.compress(b"label,score\n0,0.5\n"))
-    assert "expand it by xz -d" in entered(AUDIT, path)
+    assert "decompress it with xz -d" in entered(AUDIT, path)
 
 
 def npz(shape: tuple[int, ...], content: bytes, kind: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -114,14 +114,14 @@ def relabelled(archive: bytes, old: int, new: int) -> bytes:
 
 ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "zeros": (lambda: npz((HUGE // 8,), bytes(HUGE)), "must not expand to more than"),
-    "shape": (lambda: npz((2**37,), bytes(64)), "does not hold"),
-    "overflow": (lambda: npz((2**62, 4), bytes(64)), "does not hold"),
+    "shape": (lambda: npz((2**37,), bytes(64)), "is more than the archive holds"),
+    "overflow": (lambda: npz((2**62, 4), bytes(64)), "is more than the archive holds"),
     "size": (lambda: relabelled(npz((2**28,), bytes(64)), 192, 2**31), "must not expand to more than"),
     "stored": (
         lambda: relabelled(npz((2**28,), bytes(64), zipfile.ZIP_STORED), 192, 2**31 + 128),
         "longer than the archive",
     ),
-    "packing": (lambda: npz((8,), bytes(64), zipfile.ZIP_LZMA), "NumPy does not write"),
+    "packing": (lambda: npz((8,), bytes(64), zipfile.ZIP_LZMA), "a compression that NumPy does not use"),
 }
 
 

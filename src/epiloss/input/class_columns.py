@@ -42,8 +42,8 @@ def one_hot_names(y_true: Any) -> list[str] | None:
 
 def _n_shared(names: Sequence[str]) -> int:
     """Return the length of the common prefix of all names."""
-    signs = zip(*names, strict=False)
-    return next((n for n, some in enumerate(signs) if len(set(some)) > 1), min(map(len, names)))
+    characters = zip(*names, strict=False)
+    return next((n for n, some in enumerate(characters) if len(set(some)) > 1), min(map(len, names)))
 
 
 def places_of_classes(names: Sequence[str] | None, classes: Sequence[Any]) -> Codes | None:

@@ -47,9 +47,7 @@ class Layout:
 
     roles: Roles
     columns: FeatureColumns
-    score_width: (
-        int  # length of the lists in a score column that holds the scores of all classes; else 0
-    )
+    score_width: int  # length of the lists of a score column that holds all classes; else 0
 
     @classmethod
     def of(cls, source: Source, roles: Roles) -> Layout:
