@@ -25,13 +25,13 @@ def gaussian_noise(image: Image, severity: int, generator: np.random.Generator) 
 
 
 def shot_noise(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Count few photons."""
+    """Add photon (Poisson) noise."""
     photons = (500, 250, 100, 75, 50)[severity - 1]
     return generator.poisson(np.clip(image, 0, 1) * photons) / photons
 
 
 def impulse_noise(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Turn some numbers black or white."""
+    """Set some values to black or white."""
     draw = generator.random(image.shape)
     share = (0.01, 0.02, 0.03, 0.05, 0.07)[severity - 1]
     return np.where(draw < share / 2, 0.0, np.where(draw > 1 - share / 2, 1.0, image))
@@ -44,7 +44,7 @@ def speckle_noise(image: Image, severity: int, generator: np.random.Generator) -
 
 
 def gaussian_blur(image: Image, severity: int, _: np.random.Generator) -> Image:
-    """Mix neighbours."""
+    """Blur with a Gaussian."""
     return _blurred(image, (0.4, 0.6, 0.7, 0.8, 1.0)[severity - 1])
 
 
@@ -57,7 +57,7 @@ def defocus_blur(image: Image, severity: int, _: np.random.Generator) -> Image:
 
 
 def glass_blur(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Let neighbours change places, as behind rippled glass."""
+    """Swap neighbouring pixels, as behind rippled glass."""
     width, times = ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))[severity - 1]
     moved = _blurred(image, width)
     for _ in range(times):
@@ -81,7 +81,7 @@ def zoom_blur(image: Image, severity: int, _: np.random.Generator) -> Image:
 
 
 def fog(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Lay clouds over the image and take contrast away."""
+    """Add clouds and reduce the contrast."""
     layers = [width * _clouds(image.shape, width, generator) for width in (8.0, 4.0, 2.0)]
     clouds: Image = np.sum(layers, axis=0)
     strength, brightest = (0.2, 0.5, 0.75, 1.0, 1.5)[severity - 1], float(image.max())
@@ -90,7 +90,7 @@ def fog(image: Image, severity: int, generator: np.random.Generator) -> Image:
 
 
 def frost(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Lay bluish crystals over the image."""
+    """Add bluish crystals."""
     left, added = ((1.0, 0.2), (1.0, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))[severity - 1]
     ridges = [1 - np.abs(2 * _clouds(image.shape, width, generator) - 1) for width in (3.0, 1.5, 0.7)]
     crystals = np.mean(ridges, axis=0)[:, :, None] * np.array([0.85, 0.95, 1.0])
@@ -98,7 +98,7 @@ def frost(image: Image, severity: int, generator: np.random.Generator) -> Image:
 
 
 def snow(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Let flakes fall, smeared by their motion, and whiten the image."""
+    """Add motion-blurred flakes and whiten the image."""
     mean, spread, zoom, least, radius, width, left = (
         (0.1, 0.2, 1.0, 0.6, 8, 3.0, 0.95),
         (0.1, 0.2, 1.0, 0.5, 10, 4.0, 0.9),
@@ -161,13 +161,13 @@ def saturate(image: Image, severity: int, _: np.random.Generator) -> Image:
 
 
 def contrast(image: Image, severity: int, _: np.random.Generator) -> Image:
-    """Bring everything close to the mean."""
+    """Reduce the contrast."""
     mean = image.mean(axis=(0, 1), keepdims=True)
     return np.asarray(mean + (image - mean) * (0.75, 0.5, 0.4, 0.3, 0.15)[severity - 1])
 
 
 def pixelate(image: Image, severity: int, _: np.random.Generator) -> Image:
-    """Show fewer pixels."""
+    """Reduce the resolution."""
     size = max(2, int(image.shape[0] * (0.95, 0.9, 0.85, 0.75, 0.65)[severity - 1]))
     place = (np.arange(image.shape[0]) * size) // image.shape[0]
     blocks = np.stack([image[place == row].mean(axis=0) for row in range(size)])
@@ -178,7 +178,7 @@ def pixelate(image: Image, severity: int, _: np.random.Generator) -> Image:
 
 
 def jpeg_compression(image: Image, severity: int, _: np.random.Generator) -> Image:
-    """Compress, and lose what that loses."""
+    """Compress as JPEG."""
     from PIL import Image as Pillow
 
     pixels = to_bytes(image)
@@ -191,7 +191,7 @@ def jpeg_compression(image: Image, severity: int, _: np.random.Generator) -> Ima
 
 
 def elastic_transform(image: Image, severity: int, generator: np.random.Generator) -> Image:
-    """Pull the image about, smoothly."""
+    """Distort the image smoothly."""
     size = image.shape[0]
     strength, width, skew = size * np.array(
         ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03))[
@@ -235,7 +235,7 @@ COLOURED = ("saturate",)  # those that leave grey images as they are
 
 
 def named_for(images: NDArray[np.uint8]) -> list[str]:
-    """Return the corruptions that change such images (n, height, width, channels)."""
+    """Return the corruptions that apply to such images (n, height, width, channels)."""
     return [name for name in CORRUPTIONS if images.shape[3] == 3 or name not in COLOURED]
 
 
@@ -246,12 +246,12 @@ def corrupted(image: NDArray[np.uint8], name: str, severity: int, seed: int) -> 
 
 
 def drawn(n: int, names: list[str], seed: int) -> NDArray[np.object_]:
-    """Return a corruption for each of ``n`` images at random, each as often as the others."""
+    """Return a random corruption for each of ``n`` images, all equally often."""
     return np.random.default_rng(seed).permutation(np.array(names, object)[np.arange(n) % len(names)])
 
 
 def every(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> NDArray[np.uint8]:
-    """Return all images with the same kind of corruption, each drawn for itself."""
+    """Return all images with the same corruption, drawn independently."""
     return _each(images, [name] * len(images), severity, seed)
 
 
@@ -293,12 +293,12 @@ def _clouds(shape: tuple[int, ...], width: float, generator: np.random.Generator
 
 
 def _blurred(image: Image, width: float) -> Image:
-    """Return an image whose neighbours are mixed by a Gaussian of so many pixels."""
+    """Return an image blurred by a Gaussian with this standard deviation in pixels."""
     return np.asarray(ndimage.gaussian_filter(image, (width, width, *(0,) * (image.ndim - 2))))
 
 
 def _smeared(image: Image, radius: int, width: float, angle: float) -> Image:
-    """Return an image smeared to one side, less and less far away."""
+    """Return an image blurred along one direction, with decreasing weights."""
     steps = np.arange(min(2 * radius, int(np.ceil(3 * width))) + 1)
     weights = np.exp(-((steps / width) ** 2) / 2)
     moved = [
@@ -310,7 +310,7 @@ def _smeared(image: Image, radius: int, width: float, angle: float) -> Image:
 
 
 def _warped(image: Image, moves: NDArray[np.float64]) -> Image:
-    """Return each pixel from where ``moves`` (2, height, width) points, in between by interpolation."""
+    """Return each pixel from where ``moves`` (2, height, width) points, interpolated."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]]
     places = np.array([y, x]) + moves
     layers = [

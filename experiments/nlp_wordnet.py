@@ -1,13 +1,13 @@
 """Zero-shot topics of WordNet's glosses, by a small cross-encoder that learned five of ten topics.
 
-The stand-in for the paper's BART on Yahoo Answers, made of what package registries hold: MiniLM reads
-a gloss with a hypothesis; a new head, and the network under it, learn for one epoch on glosses of five
-topics. It is tested on other glosses of these topics, and on five topics it never saw.
+A substitute for the paper's BART on Yahoo Answers that needs only package registries. MiniLM reads a
+gloss with a hypothesis; a new head, and the network below it, are trained for one epoch on glosses of
+five topics. It is tested on other glosses of these topics, and on five topics it has not seen.
 
-BART knew from MNLI that a hypothesis may be anything. Five topics alone teach MiniLM to know these five
-by heart and to say yes to most others (accuracy 0.51 on unseen topics); so it learns of each gloss its
-topic and its hypernym ("This text is about duck."), each among four that do not hold. Hypernyms are
-words of the five topics too.
+BART had learned from MNLI that a hypothesis may be anything. From five topics alone, MiniLM memorises
+these five and says yes to most others (accuracy 0.51 on unseen topics). Therefore each gloss is paired
+with its topic and its hypernym ("This text is about duck."), each among four that do not hold.
+Hypernyms are words of the five topics too.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def with_hypernyms(pairs: Pairs, hypernyms: Mapping[str, str | None], seed: int)
 
 
 def batches_of(texts: Sequence[str], seed: int) -> list[NDArray[np.int64]]:
-    """Return the rows in random batches of texts of like length, which need little padding."""
+    """Return the rows in random batches of texts of similar length, which need little padding."""
     generator = np.random.default_rng(seed)
     order, found = generator.permutation(len(texts)), []
     for start in range(0, len(order), SORTED * BATCH):
@@ -126,7 +126,7 @@ def batches_of(texts: Sequence[str], seed: int) -> list[NDArray[np.int64]]:
 
 
 def trained(torch: Any, model: Any, tokenizer: Any, pairs: Pairs, seed: int) -> Any:
-    """Train for one epoch, with a rate that falls to 0."""
+    """Train for one epoch, with a learning rate that decreases to 0."""
     batches = batches_of(pairs.texts, seed)
     # words of the unseen topics stay where they are among those that are trained
     model.base_model.embeddings.requires_grad_(False)
@@ -146,7 +146,7 @@ def trained(torch: Any, model: Any, tokenizer: Any, pairs: Pairs, seed: int) -> 
 
 
 def cross_encoder(cache: Path, learning: Pairs, name: str, seed: int) -> tuple[Any, Any, Any]:
-    """Return torch, the tokenizer and the trained network, whose weights are kept."""
+    """Return torch, the tokenizer and the trained network; its weights are cached."""
     torch, transformers = load_torch()
     files = load_safetensors()
     torch.set_num_threads(1)  # threads that wait for each other are slower on a busy machine
@@ -166,7 +166,7 @@ def cross_encoder(cache: Path, learning: Pairs, name: str, seed: int) -> tuple[A
 
 
 def load_safetensors() -> Any:
-    """Return the reader and writer of weights, or tell what to install."""
+    """Return the functions that read and write weights; raise an error if safetensors is missing."""
     try:
         import safetensors.torch
     except ImportError:
@@ -187,7 +187,7 @@ def predictions(cache: Path, parts: dict[str, Pairs], seed: int) -> dict[str, ND
 
 
 def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
-    """Train both models, measure, draw and tell."""
+    """Train and measure both models, and return the section."""
     sizes = QUICK_SIZES if quick else SIZES
     path = debian_package("wordnet-base", cache) / "usr" / "share" / "wordnet" / "data.noun"
     glosses = parsed(path.read_text(encoding="utf-8"))
@@ -223,7 +223,7 @@ def study(cache: Path, images: Path, seed: int, quick: bool) -> Section:
 def measured(
     model: str, name: str, pairs: Pairs, arrays: Mapping[str, NDArray[Any]], seed: int
 ) -> tuple[Line, Audit]:
-    """Audit one model on one group of topics, by gloss; the paper's values stand beside the network."""
+    """Audit one model on one group of topics, clustered by gloss."""
     shown = {"gloss": np.array(pairs.texts), "hypothesis": np.array(pairs.hypotheses)}
     return measure(
         f"{model}, five {name} topics",

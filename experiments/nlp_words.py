@@ -1,7 +1,8 @@
 """A bag-of-words baseline for whether a hypothesis holds of a text.
 
-Texts and hypotheses become the leading components of TF-IDF, learned on all glosses without their
-topics. A logistic regression sees the products of both, component by component, and how alike they are.
+Texts and hypotheses are represented by the leading components of TF-IDF, learned on all glosses without
+their topics. A logistic regression uses the products of both, component by component, and their
+similarity.
 """
 
 from __future__ import annotations

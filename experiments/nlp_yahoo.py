@@ -4,8 +4,8 @@ The network is joeddav/bart-large-mnli-yahoo-answers, whose card names the five 
 on and the hypothesis. As in the code that the paper's authors published (aperezlebel/beyond_calibration,
 ``src/networks/yahoo.py``), the text is the title of a question of the test file, each title is paired
 with each topic of its group, the score is the softmax over contradiction and entailment, and the
-features are the input of ``classification_head.out_proj``. Neither weights nor questions can be had
-from package registries, so both are folders that the user gives.
+features are the input of ``classification_head.out_proj``. Neither weights nor questions are available
+from package registries, so both must be passed as folders.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def columns(model: Any) -> tuple[int, int]:
 
 
 def predictions(bart: Path, pairs: Pairs) -> dict[str, NDArray[Any]]:
-    """Return the scores of pairs, and what enters the last layer of the head."""
+    """Return the scores of pairs, and the inputs of the last layer."""
     torch, tokenizer, model = load_bart(bart)
     last = model.classification_head.out_proj
     longest = min(LONGEST, int(model.config.max_position_embeddings))
@@ -144,7 +144,7 @@ def lines_of(
 def study(
     cache: Path, images: Path, seed: int, yahoo: Path | None, bart: Path | None, most: int | None
 ) -> Section:
-    """Measure, draw and tell."""
+    """Measure, draw the figures, and return the section."""
     if yahoo is None or bart is None:
         raise MissingError("the study of Yahoo Answers needs --yahoo FOLDER and --bart FOLDER.")
     found = lines_of(cache, yahoo, bart, seed, most, paper=True)
@@ -157,7 +157,7 @@ def study(
 
 
 def paragraph(lines: Sequence[Line]) -> str:
-    """Say how far the numbers are from the paper's."""
+    """Return how far the results are from the paper's."""
     return (
         f"The paper's study with its network and data. {agreement(lines)}. "
         f"{kept_by_recalibration(lines)}. Intervals are by question, each of which is paired with five "
@@ -166,7 +166,7 @@ def paragraph(lines: Sequence[Line]) -> str:
 
 
 def tiny_study(folder: Path, seed: int) -> Section:
-    """Run the whole chain with a network of random weights: it shows that it runs, nothing else."""
+    """Run the whole study with a network of random weights, as a smoke test."""
     from nlp_tiny import make_bart, make_questions
 
     make_questions(folder / "yahoo", 30, seed)

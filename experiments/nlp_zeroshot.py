@@ -1,7 +1,7 @@
 """Zero-shot topics as a binary task: whether "This text is about <topic>." holds of a text.
 
 Every text is paired with every topic of its group, as the paper does with the questions of Yahoo
-Answers. The features are what enters the last layer of the classification head.
+Answers. The features are the input of the last layer of the classification head.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Pairs:
-    """Texts with a hypothesis each, whether it holds, and which text it is: pairs of one depend."""
+    """Pairs of a text and a hypothesis, whether it holds, and the text as a cluster."""
 
     texts: tuple[str, ...]
     hypotheses: tuple[str, ...]
@@ -50,7 +50,7 @@ def paired(texts: Sequence[str], topics: Sequence[int], names: Sequence[str]) ->
 
 
 def encoded(tokenizer: Any, pairs: Pairs, rows: NDArray[np.int64], longest: int) -> Any:
-    """Return some pairs as a batch; only the text is cut where a pair is too long."""
+    """Return some pairs as a batch; if a pair is too long, only the text is truncated."""
     return tokenizer(
         [pairs.texts[row] for row in rows],
         [pairs.hypotheses[row] for row in rows],

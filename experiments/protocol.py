@@ -1,11 +1,10 @@
-"""What all studies share: one protocol, one kind of table, one kind of section.
+"""The protocol, the tables and the sections that all studies share.
 
 Bounds by trees follow the paper's tables (Perez-Lebel, Le Morvan, Varoquaux, "Beyond calibration", ICLR
-2023): half of the rows learn, the other half evaluates, 15 bins of equal width, a tree in each with 30
-learning rows per region, and the same again after isotonic recalibration. Beside them are estimates by
-twin learners, the default of ``epiloss.audit``, in which all rows learn before and after recalibration.
-Losses are on the paper's scale, the Brier score summed over both classes: twice what ``epiloss.audit``
-reports.
+2023): one half of the rows learns and the other evaluates, with 15 bins of equal width and a tree with
+30 learning rows per region in each, before and after isotonic recalibration. They are compared with
+estimates by twin learners, the default of ``epiloss.audit``, for which all rows learn. Losses are on
+the paper's scale, the Brier score summed over both classes: twice the values of ``epiloss.audit``.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _ESTIMATES = ("cl", "cl_after", "gl", "gl_after", "twin", "twin_after")
 
 
 class MissingError(Exception):
-    """Something that a study needs cannot be had here; the message is what to do about it."""
+    """Something that a study needs is missing; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a study's table: losses as given and, with ``_after``, after isotonic."""
+    """One row of a study's table: losses before and, with ``_after``, after isotonic recalibration."""
 
     name: str
     n: int
@@ -101,8 +100,8 @@ def measure(
 ) -> tuple[Line, Audit]:
     """Audit one set of predictions by the protocol, and return its line and the audit by twins.
 
-    Rows of one of the ``clusters`` may depend on each other.
-    Several columns of ``p`` with whole-numbered labels are classes 0, 1, ... unless named.
+    Rows of the same cluster may depend on each other. If ``p`` has several columns and the labels are
+    integers, the classes are 0, 1, ... unless ``classes`` names them.
     """
     if classes is None and np.ndim(p) == 2 and np.asarray(y).dtype.kind in "iu":
         classes = range(np.shape(p)[1])
@@ -154,7 +153,7 @@ def measure_by(
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Let small fits use one thread: several wait for each other, and long where a machine is busy."""
+    """Limit fits to one thread, because on a busy machine several threads wait for each other."""
     import sklearn.ensemble  # noqa: F401  the limit reaches the libraries that are loaded
 
     with threadpool_limits(1):
@@ -177,7 +176,7 @@ def doubled(estimate: Estimate) -> Estimate:
 
 
 def accuracy(result: Audit) -> float:
-    """Return how often the likeliest class was the right one; a tie at one half counts as positive."""
+    """Return the accuracy of the most likely class; a tie at one half counts as positive."""
     assert result.details is not None
     problem = result.details.problem
     if problem.scores.ndim == 2:
@@ -186,7 +185,7 @@ def accuracy(result: Audit) -> float:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Return the lines as aligned text, each with what was published below it."""
+    """Return the lines as aligned text, with published values below them."""
     rows = [["", "n", "accuracy", *COLUMNS]]
     for line in lines:
         cells = ["" if one is None else f"{one:z.4f}" for one in line.estimates]
@@ -204,7 +203,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def markdown(lines: Sequence[Line]) -> str:
-    """Return the lines as a table of markdown, each with what was published below it."""
+    """Return the lines as a Markdown table, with published values below them."""
     head = ["", "rows", "accuracy", *COLUMNS, "audit"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for line in lines:
@@ -218,7 +217,7 @@ def markdown(lines: Sequence[Line]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text that does not end a table's cell."""
+    """Return text that is escaped for the cell of a table."""
     return " ".join(text.replace("|", "\\|").split())
 
 
@@ -229,9 +228,9 @@ def _published_cells(published: Mapping[str, float], mark: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Section:
-    """What a study has to say: a table, pictures, a paragraph, and further tables in ``extra``.
+    """The section of a study: a table, figures, a paragraph, and further tables in ``extra``.
 
-    ``claims`` are what it was to show, for the table on the page of all studies.
+    ``claims`` are its statements, for the table on the page of all studies.
     """
 
     title: str
@@ -243,12 +242,12 @@ class Section:
 
     @property
     def slug(self) -> str:
-        """The title as the name of a file."""
+        """The title as a file name."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 def as_markdown(section: Section, folder: Path) -> str:
-    """Return the section for a page in ``folder``, from which pictures are linked."""
+    """Return the section as a page; links to figures are relative to ``folder``."""
     parts = [f"# {section.title}"]
     if section.claims:
         parts.append(as_table(section.claims))
@@ -302,7 +301,7 @@ def options(description: str) -> argparse.ArgumentParser:
 
 
 class _Options(argparse.ArgumentParser):
-    """Puts pictures where they belong: those of small samples not into the documentation."""
+    """A parser that keeps figures of quick runs out of the documentation."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given, rest = super().parse_known_args(args, namespace)
@@ -313,12 +312,12 @@ class _Options(argparse.ArgumentParser):
 
 def _seed(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"a seed is a whole number of at least 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"a seed must be an integer of at least 0, got {text!r}")
     return int(text)
 
 
 def progress(iterable: Iterable[T], text: str, total: int | None = None) -> Iterable[T]:
-    """Show progress on the standard error where that is a terminal."""
+    """Show progress on standard error if it is a terminal."""
     from rich.console import Console
     from rich.progress import track
 

@@ -1,4 +1,4 @@
-"""How far our estimates are from the values that the paper printed of the same network and data."""
+"""The distance of our estimates from the paper's printed values for the same networks and data."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ERRORS = (
 
 
 def printed_lines(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines beside which the paper has losses."""
+    """Return the lines for which the paper has losses."""
     return [line for line in lines if line.published is not None and "GL" in line.published]
 
 
 def agrees(estimate: Estimate, value: float) -> bool:
-    """Tell whether a printed value lies within an estimate's interval, give or take its rounding.
+    """Return whether a printed value lies within an estimate's interval, up to rounding.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def compared(line: Line) -> dict[str, tuple[Estimate, float]]:
 
 
 def distances(lines: Sequence[Line]) -> str:
-    """Return a table of markdown: ours less the printed value, for each line and column."""
+    """Return a Markdown table of our values minus the printed ones."""
     rows = [["ours less printed", "accuracy", *COMPARED], ["---", *["---:"] * (1 + len(COMPARED))]]
     for line in lines:
         assert line.published is not None
@@ -66,7 +66,7 @@ def _cell(estimate: Estimate, value: float) -> str:
 
 
 def agreement(lines: Sequence[Line]) -> str:
-    """Say how many printed values lie within our intervals, and how far the others are."""
+    """Return how many printed values lie within our intervals, and how far the others are."""
     found = [compared(line) for line in lines]
     counts = [sum(agrees(*one[name]) for one in found if name in one) for name in COMPARED]
     told = ", ".join(f"{name} in {n}" for name, n in zip(COMPARED, counts, strict=True))

@@ -50,7 +50,7 @@ FIGURES = (
 
 
 def page(images: Path, folder: Path) -> str:
-    """Draw the figures into ``images``, and return the page, whose links start in ``folder``."""
+    """Draw the figures into ``images``, and return the page; links are relative to ``folder``."""
     found = statements()
     parts = [INTRODUCTION, "## Statements\n", f"{as_table(found, 'counted in print')}\n"]
     parts += [f"{tally(found)}. {RULES}\n", "## Figures, redrawn\n"]

@@ -1,4 +1,4 @@
-"""The paper's comparison figures, drawn from the values that it printed, and ours beside them."""
+"""The paper's comparison figures, drawn from its printed values, with ours for comparison."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = (
 
 
 def losses(path: Path) -> Path:
-    """Draw both losses before and after recalibration, networks by falling accuracy."""
+    """Draw both losses before and after recalibration, with networks sorted by accuracy."""
     figure, axes = matplotlib_modules().subplots(2, 2, figsize=(10.6, 11.2), layout="constrained")
     for ax, data_set in zip(axes.ravel(), VISION, strict=True):
         _losses(ax, data_set)
@@ -125,7 +125,7 @@ def _hollow(ax: Any, x: ArrayLike, y: ArrayLike, label: str | None = None) -> No
 
 
 def name_points(ax: Any, points: Sequence[tuple[str, float, float]], *, every: bool = False) -> None:
-    """Write names beside some points or all, each where it covers neither another nor a point."""
+    """Label some points or all of them, without covering other labels or points."""
     ax.figure.draw_without_rendering()  # so that places in pixels are known
     marks = ax.transData.transform([(x, y) for _, x, y in points])
     taken: list[Any] = []
@@ -140,14 +140,14 @@ def name_points(ax: Any, points: Sequence[tuple[str, float, float]], *, every: b
 
 
 def _placed(text: Any, place: tuple[float, float, str]) -> Any:
-    """Move a text to a place beside its point, and return the box that it fills."""
+    """Move a label next to its point, and return its bounding box."""
     text.set_position(place[:2])
     text.set_horizontalalignment(place[2])
     return text.get_window_extent()
 
 
 def _covered(box: Any, taken: Sequence[Any], marks: Any, axes: Any) -> float:
-    """Return how much a box would cover: names above all, then points, then the edge of the axes."""
+    """Return a penalty for what a box covers: labels most, then points, then the edge of the axes."""
     points = sum(bool(box.padded(3).contains(*mark)) for mark in marks)
     outside = bool(box.x1 > axes.x1 or box.y1 > axes.y1 or box.x0 < axes.x0)
     return 10.0 * sum(bool(box.overlaps(one)) for one in taken) + 2.0 * points + 1.0 * outside

@@ -44,7 +44,7 @@ class Printed:
 
     @property
     def by_column(self) -> Mapping[str, float]:
-        """The values by the names of our tables' columns."""
+        """The values by the column names of our tables."""
         values = self.accuracy, self.cl, self.cl_after, self.gl, self.gl_after
         return dict(zip(("accuracy", "CL", "CL'", "GL", "GL'"), values, strict=True))
 

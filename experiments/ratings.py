@@ -1,8 +1,9 @@
-"""Bounds beside a truth that is known: ``python experiments/ratings.py``.
+"""Estimates compared with a known truth: ``python experiments/ratings.py``.
 
-On texts that 15 or more people rated, the grouping loss is measured from the repeated labels; the bounds
-see one label a text, and features that tell more or less of it. On Census-Income boosting shows how
-much of a logistic model's loss is grouping loss. Losses are Brier scores over both classes.
+On texts rated by 15 or more people, the grouping loss is measured from the repeated labels; the
+estimates use one label per text, and features that are more or less informative. On Census-Income,
+boosting proves how much of a logistic model's loss is grouping loss. Losses are Brier scores over both
+classes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ BEST = "mean of the other ratings"
 
 @dataclass(frozen=True)
 class Scored:
-    """A domain with a classifier's scores, one drawn label a text, and features by name."""
+    """A domain with a classifier's scores, one drawn label per text, and features by name."""
 
     domain: Domain
     scores: Floats
@@ -58,7 +59,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Found:
-    """Of one domain: the loss measured from all labels, and the bounds by the name of the features."""
+    """The loss of one domain, measured from all labels, and the estimates for each set of features."""
 
     name: str
     n: int
@@ -73,7 +74,7 @@ class Found:
 
     @property
     def bounds(self) -> Iterator[tuple[str, Estimate, Estimate]]:
-        """Each bound with the name of its features and the loss that it is a bound on."""
+        """Each estimate with the name of its features and the measured loss."""
         for kind in (self.partition, self.twins):
             for name, pair in kind.items():
                 for bound, truth in zip(pair, self.direct, strict=True):
@@ -95,7 +96,7 @@ def embeddings(cache: Path, domains: Mapping[str, Domain]) -> dict[str, Floats]:
 
 
 def classifier(X: Floats, y: NDArray[np.int64], seed: int) -> Any:
-    """Return a small network that learned from one label a text."""
+    """Return a small network trained on one label per text."""
     from sklearn.neural_network import MLPClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -105,7 +106,7 @@ def classifier(X: Floats, y: NDArray[np.int64], seed: int) -> Any:
 
 
 def isotonic(scores: Floats, y: NDArray[np.int64], clusters: Any, seed: int) -> Floats:
-    """Recalibrate each half of the rows by the other half."""
+    """Recalibrate each half of the rows with the other half."""
     from sklearn.isotonic import IsotonicRegression
 
     _, codes = np.unique(np.arange(len(y)) if clusters is None else clusters, return_inverse=True)
@@ -149,7 +150,7 @@ def scored(domains: Mapping[str, Domain], cache: Path, seed: int, quick: bool) -
 
 
 def measured(one: Scored, seed: int) -> Found:
-    """Measure the grouping loss from all labels, and bound it from one label a text."""
+    """Measure the grouping loss from all labels, and estimate it from one label per text."""
     start = time.perf_counter()
     domain, both = one.domain, (one.scores, one.recalibrated)
     shared: dict[str, Any] = {"clusters": domain.clusters, "random_state": seed}
@@ -188,7 +189,7 @@ def measured(one: Scored, seed: int) -> Found:
 
 
 def tables(found: Sequence[Found]) -> str:
-    """Return the tables in markdown: the loss that is there, and what of it each bound sees."""
+    """Return the tables in Markdown: the measured loss, and how much of it each estimate finds."""
     first = [
         "| | texts | accuracy | CL | CL' | GL, measured | GL', measured | audits |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
@@ -309,7 +310,7 @@ def paragraph(found: Sequence[Found], n_dropped: int) -> str:
 
 
 def picture(found: Sequence[Found], path: Path) -> Path:
-    """Draw, for each domain, the measured loss as a line and the bounds by features as points."""
+    """Draw the measured loss of each domain as a line, and the estimates as points."""
     from epiloss.presentation.plot.style import BLUE, ORANGE, faded, matplotlib_modules
     from study_pictures import save
 
@@ -349,7 +350,7 @@ def picture(found: Sequence[Found], path: Path) -> Path:
 
 
 def ratings_section(given: Namespace) -> Section:
-    """Measure, draw and tell."""
+    """Measure, draw the figures, and return the section."""
     domains = load(given.cache)
     if given.quick:
         generator = np.random.default_rng(given.seed)
@@ -365,7 +366,7 @@ def ratings_section(given: Namespace) -> Section:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run both parts, print what they found, and write their sections."""
+    """Run both parts, print the results, and write their sections."""
     import matplotlib
 
     matplotlib.use("Agg")

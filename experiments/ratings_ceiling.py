@@ -1,7 +1,7 @@
-"""How much of a grouping loss features can tell at all: twins that see many ratings of each text.
+"""How much of a grouping loss can be found from features at all: twins with many ratings per text.
 
-An audit sees one label a text. With many, each as a row of its own and the rows of a text kept together,
-the same learners see nearly the truth of each text. What they find then is what is in the features.
+An audit uses one label per text. With many, each as a row of its own and the rows of a text kept
+together, the same learners see nearly the truth of each text, and find what the features contain.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How much grouping loss a logistic model must have, because boosting does better.
+"""The grouping loss that a logistic model must have, because boosting predicts better.
 
-For two models of the same features the irreducible loss is the same. So, with calibration losses that
-are known,
+Two models of the same features have the same irreducible loss. If the calibration losses are known,
 
     GL(logistic) - GL(boosting) = (score - CL)(logistic) - (score - CL)(boosting),
 
-and the left side is at most GL(logistic). A bound that sees all of it would reach the right side.
+and the left side is at most GL(logistic). An estimate that finds all of it reaches the right side.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Rows:
 
 
 def benchmark(name: str) -> ModuleType:
-    """Return a module of the benchmarks, which are beside the experiments and not on the path."""
+    """Import a module of the benchmarks, which are not on the path."""
     if name not in sys.modules:
         spec = spec_from_file_location(name, BENCHMARKS / f"{name}.py")
         assert spec is not None
@@ -98,7 +97,7 @@ def bundled_census(seed: int) -> Rows:
 
 
 def difference(rows: Rows) -> Estimate:
-    """Return how much better boosting is, by the rows' paired losses, on the scale of the tables."""
+    """Return the improvement by boosting from paired losses, on the scale of the tables."""
     paired = SCALE * ((rows.logistic - rows.y) ** 2 - (rows.boosting - rows.y) ** 2)
     value, error = float(paired.mean()), float(paired.std(ddof=1) / np.sqrt(len(paired)))
     return Estimate(value, error, value - 1.96 * error, value + 1.96 * error)

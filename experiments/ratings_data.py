@@ -1,4 +1,4 @@
-"""Texts that many people rated: VADER's four domains, and what can be known of a text.
+"""Texts with many ratings: VADER's four domains, and features of the texts.
 
 Hutto and Gilbert (ICWSM 2014) had 15 or more people rate each of 23,703 texts from -4 to 4. A rating
 above 0 is a positive label; with all of them, the share of positive labels of a text is nearly known.
@@ -34,7 +34,7 @@ N_COMPONENTS = 50  # of TF-IDF
 
 @dataclass(frozen=True)
 class Domain:
-    """Texts with their labels (n, r), NaN where there are fewer; sentences share a document."""
+    """Texts with their labels (n, r), padded by NaN, and the documents of sentences."""
 
     name: str
     texts: tuple[str, ...]
@@ -49,12 +49,12 @@ class Domain:
 
     @property
     def clusters(self) -> NDArray[Any] | None:
-        """The documents, where they have several sentences."""
+        """The documents as clusters, if they have several sentences."""
         return None if len(set(self.documents.tolist())) == len(self.documents) else self.documents
 
 
 def load(cache: Path) -> dict[str, Domain]:
-    """Return the domains, out of the source archive of vaderSentiment."""
+    """Return the domains from the source archive of vaderSentiment."""
     flags = ("--no-binary", ":all:", "--no-build-isolation")
     path = pip_download(SOURCE[0], cache, SOURCE[1], *flags)
     with tarfile.open(path) as outer:

@@ -2,11 +2,11 @@
 
     python experiments/simulation.py --trials 50 --jobs 2
 
-A logistic classifier, calibrated, is blind to a direction that matters, so its true grouping loss is
-known (58.6e-4). Each trial draws one sample and audits it in every setting: as in the paper, where
-one half of the rows learns the regions and the other evaluates them, and as by default, where the
-halves then change places. The reference is a separate implementation of the paper's estimator, run
-over 40 trials with exact trees.
+A calibrated logistic classifier ignores an informative direction, and its true grouping loss is known
+(58.6e-4). Each trial draws one sample and audits it in every setting: as in the paper, where one half of
+the rows learns the regions and the other evaluates them, and as by default, where the halves then swap
+roles. The reference is a separate implementation of the paper's estimator, run over 40 trials with exact
+trees.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the reference found in one setting without a swap, in units of 1e-4."""
+    """The result of the reference in one setting without a swap, in units of 1e-4."""
 
     plugin: float
     lower_bound: float
@@ -128,7 +128,7 @@ def run_trial(seed: np.random.SeedSequence, n: int) -> Trial:
 
 
 def run_trials(trials: int, n: int, *, seed: int = 0, jobs: int = 1) -> Iterator[Trial]:
-    """Yield the trials in order, each with a seed of its own: any ``jobs``, same numbers."""
+    """Yield the trials in order, each with its own seed; ``jobs`` does not change the results."""
     seeds = np.random.SeedSequence(seed).spawn(trials)
     if jobs == 1:
         yield from (run_trial(one, n) for one in seeds)

@@ -1,4 +1,4 @@
-"""The pictures that studies share: grouping diagrams side by side, and losses as bars."""
+"""The figures that studies share: grouping diagrams side by side, and losses as bars."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GREEN, PALE_GREEN = "#3B6B35", "#A9C9A4"
 
 
 class Kind(NamedTuple):
-    """A loss of a line: its field, its column of print, its words, and colours before and after."""
+    """A loss of a line: its field, its column, its label, and its colours before and after."""
 
     name: str
     column: str
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     pale: str
 
     def known(self, line: Line) -> bool:
-        """Tell whether a line has it before and after."""
+        """Return whether a line has this loss before and after recalibration."""
         return getattr(line, self.name) is not None and getattr(line, f"{self.name}_after") is not None
 
 
@@ -51,7 +51,7 @@ HIGHEST, ROW = 10.0, 0.75  # inches of all bars, and of those of a line where th
 
 
 def save(figure: Any, path: Path) -> Path:
-    """Write a picture whole, and close its figure."""
+    """Write a figure atomically, and close it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         # no date and no version: the same numbers give the same file
@@ -78,7 +78,7 @@ def diagrams(results: Sequence[tuple[str, Line, Audit]], path: Path, columns: in
 
 
 def losses(line: Line) -> str:
-    """Return both losses of a line, in short."""
+    """Return both losses of a line as a short text."""
     grouping = line.gl if line.twin is None else line.twin
     return f"CL {line.cl:z.4f}, GL {grouping:z.4f}"
 
@@ -92,13 +92,13 @@ def whiskers(
 
 
 def reach(found: Sequence[Estimate]) -> NDArray[np.float64]:
-    """Return how far intervals reach down and up (2, n); a value may lie at the end of its interval."""
+    """Return the lower and upper lengths of the error bars (2, n)."""
     ends = [[one.value - (one.low or 0), (one.high or 0) - one.value] for one in found]
     return np.array(ends).clip(0).T
 
 
 def keep_fullest_legend(drawn: Sequence[GroupingDisplay], last: int) -> None:
-    """Leave one legend, below one of the ``last`` diagrams: that which names most of what is drawn."""
+    """Keep only one legend: the one with the most entries among the ``last`` diagrams."""
     fullest = max(drawn[-last:], key=lambda one: len(one.legend_.get_texts()))
     for one in drawn:
         if one is not fullest:
@@ -141,7 +141,7 @@ def bars(lines: Sequence[Line], path: Path, title: str) -> Path:
 
 
 def _published(ax: Any, lines: Sequence[Line], column: str, places: NDArray[np.float64]) -> None:
-    """Draw what was published of the lines as hollow marks, which the legend names once."""
+    """Draw published values as hollow markers, with one entry in the legend."""
     known = [
         (line.published[column], place)
         for line, place in zip(lines, places.tolist(), strict=True)

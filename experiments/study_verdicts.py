@@ -1,4 +1,4 @@
-"""Statements, what was counted of them, and the rules by which a count says that they hold."""
+"""Statements, their counts, and the criteria by which they hold."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Correlation(NamedTuple):
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correlation:
-    """Return how far two columns have the same order.
+    """Return the rank correlation of two columns.
 
     Examples
     --------
@@ -67,26 +67,26 @@ def by_share(n: int, total: int) -> str:
 
 
 def by_change(change: float, size: float) -> str:
-    """Return the verdict on a change, which is to be small beside a size."""
+    """Return the verdict on a change, which should be small compared with a size."""
     return HOLDS if change <= SMALL * size else IN_PART if change <= LARGE * size else NOT
 
 
 def by_order(found: Correlation) -> str:
-    """Return the verdict on a rank correlation, which is to be positive."""
+    """Return the verdict on a rank correlation, which should be positive."""
     if found.rho <= 0:
         return NOT
     return HOLDS if found.p_value < LEVEL else IN_PART
 
 
 def as_table(rows: Sequence[Statement], counted: str = "counted") -> str:
-    """Return the statements as a table of markdown."""
+    """Return the statements as a Markdown table."""
     head = [f"| statement | data | {counted} | verdict |", "|---|---|---|---|"]
     body = [f"| {one.text} | {one.data} | {one.count} | {one.verdict} |" for one in rows]
     return "\n".join([*head, *body])
 
 
 def tally(found: Sequence[Statement]) -> str:
-    """Say how many statements hold.
+    """Return how many statements hold.
 
     Examples
     --------

@@ -6,9 +6,9 @@
     python experiments/vision.py --imagenet-c DIR --corruption snow --networks vit_b_16 convnext_tiny
     python experiments/vision.py --published  # figures from the paper's printed values, in seconds
 
-Networks are those of the paper (`vision_networks.py`); torchvision downloads their weights. Features and
-scores of each are extracted once into the cache folder, by ``epiloss.extract``: a run that was stopped
-goes on where it was.
+The networks are those of the paper (`vision_networks.py`); torchvision downloads their weights. Features
+and scores are extracted once into the cache folder by ``epiloss.extract``, so an interrupted run resumes
+where it stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol import MissingError, Section, options, table, write_section
 
 
 def sections(given: Namespace) -> Iterator[Section]:
-    """Yield the sections of what was asked for."""
+    """Yield the sections that were requested."""
     import vision_folders as folders
 
     if given.quick:
@@ -68,7 +68,7 @@ def sections(given: Namespace) -> Iterator[Section]:
 
 
 def published(given: Namespace) -> None:
-    """Count the paper's statements in what it printed, and redraw its comparison figures."""
+    """Count the paper's statements in its printed values, and redraw its figures."""
     import published_page
     from published_statements import statements
     from study_verdicts import as_table

@@ -53,12 +53,12 @@ class Images:
 
     @property
     def ids(self) -> list[str]:
-        """The files, from the folder of the data set on."""
+        """The files, relative to the folder of the data set."""
         return [path.relative_to(self.root).as_posix() for path in self.paths]
 
     @property
     def digest(self) -> str:
-        """What tells these images and classes from others of the same name."""
+        """A key that identifies these images and classes."""
         return hashlib.sha256(repr((self.ids, self.classes)).encode()).hexdigest()[:8]
 
 
@@ -128,7 +128,7 @@ def imagenet_c(folder: Path, corruption: str, *, severity: int = 5, seed: int = 
 
 
 def _corruption(folder: Path, name: str, severity: int) -> Path | None:
-    """Return the folder of a corruption, also inside that of its archive (noise, blur, ...)."""
+    """Return the folder of a corruption, which may be inside that of its archive (noise, blur, ...)."""
     places = [folder / name / str(severity), *sorted(folder.glob(f"*/{name}/{severity}"))]
     return next((place for place in places if place.is_dir()), None)
 
@@ -167,7 +167,7 @@ class MaskedSoftmax:
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches of images in order, read when they are wanted, each with its label and its file."""
+    """Batches of images in order, read on demand, with their labels and files."""
 
     images: Images
     transform: Any
@@ -193,7 +193,7 @@ class Loader:
 
 @dataclass(frozen=True)
 class _Files:
-    """Files as a data set of torch, which asks for nothing but a length and items."""
+    """Files as a torch data set, which needs only a length and items."""
 
     paths: Sequence[Path]
     labels: NDArray[np.int64]
@@ -212,7 +212,7 @@ class _Files:
 
 
 def summary(images: Images) -> str:
-    """Return what was found, in one line."""
+    """Return a one-line description of the images."""
     text = f"{images.name}: {len(images):,} images of {len(np.unique(images.labels)):,} classes"
     if images.groups is None:
         return text

@@ -92,7 +92,7 @@ def fashion_predictions(cache: Path, seed: int, quick: bool) -> Iterator[Predict
 
 
 def sections(given: Namespace) -> Iterator[Section]:
-    """Yield what there is to tell of the small network."""
+    """Yield the sections on the small network."""
     where = {"images": given.images, "output": given.output, "seed": given.seed}
     try:
         predictions = fashion_predictions(given.cache, given.seed, given.quick)
@@ -111,7 +111,7 @@ def sections(given: Namespace) -> Iterator[Section]:
 
 
 def pages(shown: Findings) -> str:
-    """Name the pages that were written."""
+    """Return the names of the pages that were written."""
     names = ", ".join(f"`{page.name}`" for page in shown.pages)
     return f"Pages with thumbnails of the worst regions, and the comparison: {names}." if names else ""
 
@@ -121,7 +121,7 @@ def _named(lines: Sequence[Line]) -> dict[str, Line]:
 
 
 def _moves(clean: Line, shifted: Line) -> str:
-    """Say how accuracy and grouping loss move from clean to corrupted images."""
+    """Return how accuracy and grouping loss change from clean to corrupted images."""
     losses = [grouping_loss(line) for line in (clean, shifted)]
     return (
         f"accuracy goes from {clean.accuracy:.3f} to {shifted.accuracy:.3f} and the grouping loss "

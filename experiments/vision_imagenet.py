@@ -19,23 +19,23 @@ DIAGRAMS = ("ConvNeXt Tiny", "ViT B-16")  # those of the paper's figure; else th
 
 
 class AnyNetwork(Protocol):
-    """What the study asks of a network."""
+    """The interface of a network in the study."""
 
     @property
     def name(self) -> str:
-        """The name in tables and pictures."""
+        """The name in tables and figures."""
 
     def make(self) -> Any:
         """Return the module with its weights."""
 
     def transform(self, preprocess: str) -> Any:
-        """Return how images become inputs."""
+        """Return the transform of images to inputs."""
 
 
 def predictions(
     images: Images, networks: Sequence[AnyNetwork], cache: Path, preprocess: str, batch: int = 32
 ) -> Iterator[Predictions]:
-    """Yield what each network says of the images; what was extracted before is read."""
+    """Yield the predictions of each network; earlier extractions are read from their files."""
     folder = cache / "vision"
     folder.mkdir(parents=True, exist_ok=True)
     drawn = [one.name for one in networks if one.name in DIAGRAMS] or [networks[0].name]
@@ -70,7 +70,7 @@ def section(
     seed: int,
     preprocess: str = "paper",
 ) -> Section:
-    """Measure all networks on one data set, and tell."""
+    """Measure all networks on one data set, and return the section."""
     found = studied(
         slugged(images.name),
         images.name,
@@ -105,7 +105,7 @@ def text(lines: Sequence[Line]) -> str:
 
 
 def _accuracies(lines: Sequence[Line]) -> str:
-    """Say how far accuracies are from those that torchvision gives of its weights."""
+    """Return how far the accuracies are from those that torchvision reports."""
     known = [(line.accuracy, line.published["accuracy"]) for line in lines if line.published]
     if not known:
         return ""

@@ -1,9 +1,9 @@
-"""Networks that judge CIFAR-10: three of ImageNet, in two ways, some trained here, and an ensemble.
+"""Classifiers of CIFAR-10: three networks of ImageNet in two ways, networks trained here, an ensemble.
 
-EfficientNet-Lite0, 1 and 2 with the weights of ImageNet-1K judge without training, by the softmax over
-the ImageNet classes that belong to a class of CIFAR-10, summed; and by a logistic regression on their
-features, fitted to training images. Their 1,280 features are reduced to 64 principal components of the
-training images, which know nothing of labels.
+EfficientNet-Lite0, 1 and 2 with the weights of ImageNet-1K classify without training, by the softmax
+over the ImageNet classes that belong to a class of CIFAR-10, summed; and with a logistic regression on
+their features, fitted to training images. Their 1,280 features are reduced to 64 principal components
+of the training images, without labels.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Judge:
 
 
 def judges(train: Labelled, folder: Path, seed: int, quick: bool) -> Iterator[Judge]:
-    """Yield the networks; training starts when the first images are judged."""
+    """Yield the networks; training starts when the first images are classified."""
     recipes = [RECIPES[name] for name in ("linear model", ENSEMBLE)] if quick else RECIPES.values()
     for recipe in recipes:
         yield trained_here(recipe, train, folder, seed)
@@ -90,7 +90,7 @@ def trained_here(recipe: Recipe, train: Labelled, folder: Path, seed: int) -> Ju
 
 
 def ensemble(recipe: Recipe, train: Labelled, folder: Path, seed: int, members: int) -> Judge:
-    """Return networks of other seeds, whose probabilities are averaged and features put side by side."""
+    """Return an ensemble over seeds: averaged probabilities and concatenated features."""
 
     def predict(images: NDArray[np.uint8]) -> Arrays:
         found = [
@@ -148,7 +148,7 @@ def linear_head(network: Any, train: Labelled) -> Arrays:
 def passed(
     network: Any, images: NDArray[np.uint8], transform: Callable[[Any], Any]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return logits, and what enters the last linear layer."""
+    """Return the logits and the inputs of the last linear layer."""
     torch = torch_module()
     torch.set_num_threads(1)  # threads that wait for each other are slower on a busy machine
     last = [one for one in network.modules() if isinstance(one, torch.nn.Linear)][-1]

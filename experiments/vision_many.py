@@ -1,7 +1,7 @@
-"""Many networks on the same images: what the paper says of 27 networks, counted here.
+"""Many networks on the same images: the paper's statements about 27 networks, counted here.
 
-CIFAR-10's test images as they are, with each of 19 corruptions at severity 5, and with one corruption an
-image, drawn at random. Fourteen networks judge them all (`vision_judges.py`).
+Fourteen networks (`vision_judges.py`) classify the test images of CIFAR-10: as they are, with each of 19
+corruptions at severity 5, and with one random corruption per image.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DRAWN = (
 
 @dataclass
 class Found:
-    """What was measured: lines by part, estimates by corruption and network, and what groups tell."""
+    """The results: lines by part, estimates by corruption and network, and losses by groups."""
 
     lines: dict[str, list[Line]] = field(default_factory=dict)
     single: dict[str, dict[str, Estimate]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def measured(parts: Parts, networks: Sequence[Judge], seed: int) -> Found:
 def _audit(
     found: Found, parts: Parts, part: str, name: str, p: NDArray[Any], X: NDArray[Any], seed: int
 ) -> None:
-    """Add what one network shows on one part, by all of its images and by as many as all parts have."""
+    """Add the results of one network on one part, on all images and on as many as all parts have."""
     y = parts.labels(part)
     few = slice(parts.fewest)
     with one_thread():
@@ -109,7 +109,7 @@ def by_known_groups(
 
 
 def sections(given: Namespace) -> Iterator[Section]:
-    """Yield what there is to tell of all networks, and of groups that are known."""
+    """Yield the sections on all networks and on known groups."""
     import vision_many_pictures as pictures
 
     folder = given.cache / "cifar10"

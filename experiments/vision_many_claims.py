@@ -1,4 +1,4 @@
-"""What the paper says of many networks, counted in those that were measured here."""
+"""The paper's statements about many networks, counted in those measured here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Lines = Mapping[str, Sequence[Line]]
 
 @dataclass(frozen=True)
 class Known:
-    """What known groups, a network's features and both find of the grouping loss, by twins."""
+    """The grouping loss by twins from known groups, from a network's features and from both."""
 
     name: str
     groups: Estimate
@@ -39,7 +39,7 @@ class Known:
 
 
 def claims(lines: Lines, single: Mapping[str, Mapping[str, Estimate]]) -> list[Statement]:
-    """Return the paper's statements with what was counted, in the order of its argument."""
+    """Return the paper's statements with their counts, in the order of its argument."""
     every = [line for some in lines.values() for line in some]
     return [
         removed_claim(every, DATA),
@@ -63,7 +63,7 @@ def loss(line: Line) -> Estimate:
 
 
 def above(one: Estimate, other: Estimate) -> bool:
-    """Tell whether an estimate lies above another, and their intervals apart."""
+    """Return whether an estimate lies above another and their intervals do not overlap."""
     return one.value > other.value and not overlap(one, other)
 
 

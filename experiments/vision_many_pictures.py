@@ -23,7 +23,7 @@ _SMALLEST = 30  # rows of a group
 
 
 def losses(lines: Lines, path: Path) -> Path:
-    """Draw all losses before and after recalibration, networks by falling accuracy."""
+    """Draw all losses before and after recalibration, with networks sorted by accuracy."""
     n = max(map(len, lines.values()))
     figure, axes = matplotlib_modules().subplots(
         1, len(lines), figsize=(4.6 * len(lines), 1.8 + 0.42 * n), layout="constrained"
@@ -107,7 +107,7 @@ def _against(
     *,
     named: bool = True,
 ) -> Path:
-    """Draw pairs of estimates against each other, with the line on which they are the same."""
+    """Draw pairs of estimates against each other, with the diagonal."""
     figure, axes = matplotlib_modules().subplots(
         1, len(known), figsize=(5 * len(known), 4.7), layout="constrained"
     )
@@ -195,7 +195,7 @@ def grouping(name: str, audits: Mapping[str, Audit], lines: Lines, path: Path) -
 
 
 def known(found: Sequence[Known], path: Path) -> Path:
-    """Draw what known groups, features and both find of the grouping loss of each network."""
+    """Draw the grouping loss of each network from known groups, from features and from both."""
     names = [short(one.name) for one in found]
     figure, ax = matplotlib_modules().subplots(
         figsize=(7.2, 1.5 + 0.42 * len(names)), layout="constrained"
@@ -217,6 +217,6 @@ def known(found: Sequence[Known], path: Path) -> Path:
 
 
 def heterogeneity(audits: Mapping[str, Audit], path: Path) -> Path:
-    """Draw how far corruptions lie from everybody with the same score."""
+    """Draw the differences of corruptions from all images with the same score."""
     named = {short(name): one for name, one in audits.items()}
     return save(HeterogeneityDisplay.from_audits(named).plot(smallest=_SMALLEST).figure_, path)

@@ -1,4 +1,4 @@
-"""What every vision study does with scores and features: a table, pictures and pages to look at."""
+"""The steps that all vision studies share: tables, figures and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMALLEST = 30  # rows of a group in the picture of groups
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a network says of images (n,), with its features and what to show of each image."""
+    """A network's predictions for images (n,), its features, and what to display of each image."""
 
     name: str
     y: NDArray[Any]
@@ -41,7 +41,7 @@ class Predictions:
 
 @dataclass
 class Findings:
-    """What a study has found: lines in the order of accuracy, pictures and pages."""
+    """The results of a study: lines sorted by accuracy, figures and reports."""
 
     lines: list[Line] = field(default_factory=list)
     images: list[Path] = field(default_factory=list)
@@ -104,7 +104,7 @@ def studied(
 
 
 def diagrams(line: Line, result: Audit, path: Path) -> Path:
-    """Draw the grouping diagrams with two regions a level set, by stumps and by k-means."""
+    """Draw the grouping diagrams with two regions per level set, by stumps and by k-means."""
     figure, axes = matplotlib_modules().subplots(1, 2, figsize=(10.4, 5.2), layout="constrained")
     drawn = []
     for ax, (partition, words) in zip(axes, _SHOWN.items(), strict=True):
@@ -116,17 +116,17 @@ def diagrams(line: Line, result: Audit, path: Path) -> Path:
 
 
 def by_group(one: Predictions, seed: int) -> Audit:
-    """Audit the top label by the groups that are known: renditions, corruptions."""
+    """Audit the top label by known groups (renditions, corruptions)."""
     hit = np.asarray(one.p).argmax(axis=1) == np.asarray(one.y)
     top = np.asarray(one.p).max(axis=1)
     return epiloss.audit(hit, top, subgroups=one.groups, task="binary", random_state=seed)
 
 
 def heterogeneity(audits: Mapping[str, Audit], path: Path) -> Path:
-    """Draw how far groups lie from everybody with the same score."""
+    """Draw the differences of groups from all images with the same score."""
     return save(HeterogeneityDisplay.from_audits(audits).plot(smallest=_SMALLEST).figure_, path)
 
 
 def slugged(text: str) -> str:
-    """Return a text as the name of a file."""
+    """Return a text as a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

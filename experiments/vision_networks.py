@@ -1,15 +1,13 @@
 """The 27 networks of the paper's vision study, as torchvision has them.
 
-The paper takes a small version of fifteen families and the best version of the twelve that have more
-than one. Which these are is taken from its authors' code (github.com/aperezlebel/beyond_calibration,
-the files ``src/networks/imagenet.py`` and ``src/test_data.py``), where each is made with
-``pretrained=True``, which meant the weights IMAGENET1K_V1, and images are resized to 256 and cropped to
-224 pixels for all of them.
+The paper uses a small version of fifteen families, and the best version of the twelve that have more
+than one. The list is taken from its authors' code (github.com/aperezlebel/beyond_calibration, the files
+``src/networks/imagenet.py`` and ``src/test_data.py``). There, each is created with ``pretrained=True``,
+which meant the weights IMAGENET1K_V1, and all images are resized to 256 and cropped to 224 pixels.
 
-``published`` says what stands beside ours in the tables: with the paper's crops the values that it
-printed (``published/beyond_calibration.csv``); with the crops of the weights the accuracies that
-torchvision gives of them (top-1 on ImageNet-1K, ``meta`` of its weights, as in
-pytorch.org/vision/stable/models.html).
+``published`` returns the values that are shown for comparison: with the paper's crops its printed values
+(``published/beyond_calibration.csv``); with the crops of the weights the accuracies that torchvision
+reports (top-1 on ImageNet-1K, ``meta`` of its weights, as in pytorch.org/vision/stable/models.html).
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Network:
-    """One network: its family, its name in pictures, torchvision's name, and what is known of it."""
+    """One network: its family, its name in figures, torchvision's name, and published values."""
 
     family: str
     name: str
@@ -44,7 +42,7 @@ class Network:
         return models.get_model(self.builder, weights=WEIGHTS)
 
     def transform(self, preprocess: str) -> Any:
-        """Return how images become inputs: as in the paper, or as the weights want them."""
+        """Return the transform of images to inputs: that of the paper, or that of the weights."""
         import_torchvision()
         if preprocess == "weights":
             models = importlib.import_module("torchvision.models")

@@ -1,4 +1,4 @@
-"""The images that all networks judge: CIFAR-10's, with each corruption, and with all of them mixed."""
+"""The images for all networks: CIFAR-10, clean, with each corruption, and with all of them mixed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Parts:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The corruptions but snow."""
+        """The corruptions except snow."""
         if self.quick:
             return ("contrast",)
         return tuple(name for name in corruptions.CORRUPTIONS if name != SNOW)
@@ -48,11 +48,11 @@ class Parts:
 
     @property
     def fewest(self) -> int:
-        """The number of images that all parts have."""
+        """The number of images in the smallest part."""
         return min(self.size(part) for part in (*self.large, *self.others))
 
     def named(self, part: str) -> str:
-        """Return what tells the part in names of files."""
+        """Return the key of the part for file names."""
         return f"{part}-{self.size(part)}-{SEVERITY}-{self.seed}"
 
     def labels(self, part: str) -> NDArray[np.int64]:
@@ -60,7 +60,7 @@ class Parts:
         return self.test.labels[: self.size(part)]
 
     def images(self, part: str) -> NDArray[np.uint8]:
-        """Return the images of a part; corrupted ones are made once."""
+        """Return the images of a part; corrupted ones are computed once."""
         clean = self.test.images[: self.size(part)]
         if part == CLEAN:
             return clean

@@ -1,7 +1,7 @@
 """Tiny folders of ImageNet's layout and a tiny network, so that the whole study runs in a minute.
 
-Images are patches of one colour, with noise; a class is a colour, and the network names the nearest.
-Renditions and corruptions change colours, so the network errs under shift, and not by the same for all.
+Images are patches of one colour with noise. A class is a colour, and the network predicts the nearest.
+Renditions and corruptions change the colours, so the network errs under shift, by different amounts.
 """
 
 from __future__ import annotations

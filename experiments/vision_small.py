@@ -1,7 +1,7 @@
 """Networks small enough to train here: a linear model, a perceptron, convolutions and a transformer.
 
-Each takes images from -1 to 1 (n, 3, 32, 32), gives ten logits, and ends in a linear layer, whose input
-are its features.
+Each takes images from -1 to 1 (n, 3, 32, 32), returns ten logits, and ends in a linear layer; the input
+of this layer is the feature vector.
 """
 
 from __future__ import annotations
