@@ -69,7 +69,7 @@ def test_on_a_common_population_the_calibration_loss_did_not_change() -> None:
     assert result.changes is not None
     assert (result.difference["calibration_loss"].pvalue or 0.0) < 0.01
     assert (result.changes.differences["calibration_loss"].pvalue or 0.0) > 0.05
-    assert "on a common population" in str(result)
+    assert "on the common population" in str(result)
     assert result.to_dict()["changes"]["kind"] == "population"
 
 

@@ -556,7 +556,7 @@ def test_a_repair_needs_features_which_subgroups_may_stand_beside(data: str, run
 def test_what_is_no_repair_is_told_with_a_remedy(name: str, data: str, run: Run) -> None:
     answer = run("apply", name, data, "--score", "p", "--output", "all.csv")
     assert answer.code == 4
-    assert "Name a file that --save-repair" in answer.err
+    assert "Name a file written by --save-repair" in answer.err
     assert "Errno" not in answer.err
 
 
