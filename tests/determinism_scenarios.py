@@ -94,7 +94,9 @@ def scenarios(folder: Path, n_jobs: int | None) -> dict[str, str]:
         "files": epiloss.audit_table(folder / "two", label="label", score="score", **columns),
     }
     one_file = epiloss.audit_table(folder / "one", label="label", score="score", **columns)
-    assert one_file.to_json() == results["files"].to_json(), "files depend on how rows are dealt to them"
+    assert one_file.to_json() == results["files"].to_json(), (
+        "the result depends on the division of rows into files"
+    )
     return {
         name: digest(one.to_json() if hasattr(one, "to_json") else json.dumps(one))
         for name, one in results.items()

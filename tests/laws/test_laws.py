@@ -455,7 +455,7 @@ def test_with_classes_turned_round_losses_stay_and_level_sets_are_mirrored(
     s = (2 * g.integers(0, 128, n) + 1) / 256  # never on the edge of a bin, and exact from both ends
     y = draw_labels(g, s, "coin")
     known: Any = {"subgroups": g.integers(0, 3, n)} if groups else {}
-    # a curve that is known, and no learners: rows are dealt otherwise from the other end
+    # The curve is given, and there are no learners: reversed scores would split rows into other parts.
     known |= {"method": "partition"}
     straight = epiloss.audit(y, s, curve=lambda p: p**2, rule=rule, n_bins=8, **known)
     turned = epiloss.audit(1 - y, 1 - s, curve=lambda p: 1 - (1 - p) ** 2, rule=rule, n_bins=8, **known)
