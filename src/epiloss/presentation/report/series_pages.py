@@ -26,9 +26,9 @@ _TITLES = {
     POPULATION: ("Groups whose share of the rows changed", "share", "before"),
 }
 _COSTS = {
-    "cost": "cost of decisions by the scores",
+    "cost": "cost of decisions based on the scores",
     "calibration": "saved by recalibration",
-    "grouping": "saved by a repair beyond that",
+    "grouping": "also saved by a repair",
     "remaining": "remaining cost",
 }
 
@@ -153,12 +153,13 @@ def regret_page(regret: Regret, **about: Unpack[About]) -> str:
 def _summary(regret: Regret, spec: str) -> str:
     """Say which savings are significant."""
     said: list[str] = []
+    beyond = ""
     for name, what in (("calibration", "Recalibration"), ("grouping", "A repair with the features")):
         one = getattr(regret, name)
         if one.low is not None and one.low > 0:
-            beyond = " on top of that" if name == "grouping" and said else ""
             part = f" ({one.value / regret.cost.value:.0%} of the cost)" if regret.cost.value > 0 else ""
             said.append(f"{what} would save {one.value:{spec}} per row{beyond}{part}.")
+            beyond = " on top of that"
         else:
             said.append(f"No significant saving was found for {what[0].lower()}{what[1:]}.")
     return " ".join(said)
