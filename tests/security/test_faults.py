@@ -183,7 +183,7 @@ def half(path):
 if {moment!r} == "before the rename":
     os.replace = die
 else:  # half of it is there
-    _saving._settle = half
+    _saving._flush_to_disk = half
 """
 
 
