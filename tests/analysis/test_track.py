@@ -185,7 +185,7 @@ def test_what_cannot_be_tracked_is_told() -> None:
         epiloss.track(before.sample, after.sample, after.day[:-1])
     with pytest.raises(OptionError, match=r"by must be one of .* got 'year'"):
         epiloss.track(before.sample, after.sample, after.day, by="year")
-    with pytest.raises(OptionError, match="options of track must be among .*, got 'n_bins'"):
+    with pytest.raises(OptionError, match=r"options of track must be among .*, got 'n_bins'"):
         epiloss.track(before.sample, after.sample, after.day, n_bins=5)
     with pytest.raises(DataError, match="must hold dates to be grouped by week"):
         epiloss.track(before.sample, after.sample, after.day, by="week")

@@ -230,9 +230,7 @@ def test_a_standard_input_that_is_closed_is_told() -> None:
     command = f"{sys.executable} -m epiloss audit - --label y --score p <&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 4
-    assert done.stderr == (
-        "epiloss: standard input is closed. Pipe a table into it, or pass a file.\n"
-    )
+    assert done.stderr == ("epiloss: standard input is closed. Pipe a table into it, or pass a file.\n")
 
 
 @pytest.mark.parametrize("unbuffered", ["1", ""])

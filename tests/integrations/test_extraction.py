@@ -306,7 +306,7 @@ def for_name(name: str) -> Any:
         ("keras:resnet18", {}, "got 'keras:resnet18'"),
         (7, {}, "got 7"),
         ("hf:no/such-model", {}, "models are downloaded only on request"),
-        ("torchvision:resnet18", {"pretrained": "IMAGENET9"}, "one of the weights of resnet18, IMAGENET1K_V1"),
+        ("torchvision:resnet18", {"pretrained": "IMAGENET9"}, "weights of resnet18, IMAGENET1K_V1"),
         ("torchvision:resnet17", {}, "torchvision has no model 'resnet17'"),
         ("timm:resnet17", {}, "timm has no model 'resnet17'"),
     ],
@@ -337,7 +337,7 @@ def nan_rows() -> tuple[Any, Any]:
         (network(), (rows()[0], rows()[1] + 0.5), {}, DataError, "labels must be one integer per row"),
         (nn.Sequential(nn.Softmax(1)), rows(), {}, DataError, "must call a linear layer with 4 outputs"),
         (nn.Sequential(nn.Unflatten(1, (2, 2))), rows(), {}, DataError, r"got shape \(32, 2, 2\)"),
-        (network(), rows(), {"layer": "head"}, OptionError, "layer must be a layer of the model, got 'head'"),
+        (network(), rows(), {"layer": "head"}, OptionError, "must be a layer of the model, got 'head'"),
         (network(), rows(), {"dtype": "int8"}, OptionError, "dtype must be 'float16' or 'float32'"),
         (network(), rows(), {"scores": "odds"}, OptionError, "or a function of logits, got 'odds'"),
         (network(), rows(), {"ids": ["a", "b"]}, DataError, "ids must have one entry for each"),
@@ -442,7 +442,7 @@ def test_another_model_or_loader_is_refused(
 def test_fewer_batches_than_there_were_are_refused(tmp_path: Path) -> None:
     stopped(tmp_path / "a.parquet")
     few = itertools.islice(loader(), 5)
-    with pytest.raises(DataError, match="the loader must have the 16 batches extracted .*, got 5"):
+    with pytest.raises(DataError, match=r"the loader must have the 16 batches extracted .*, got 5"):
         epiloss.extract(network(), few, tmp_path / "a.parquet")
 
 
