@@ -228,23 +228,23 @@ def judge(lines: Sequence[Line]) -> list[Verdict]:
     verdicts = []
     for method in OURS:
         mine = [line for line in lines if line.method == method]
-        beside = [line for line in mine if line.from_peer]
-        for name in SCORES if beside else ():
-            worse = [line.data for line in beside if line.from_peer[name].worse]
-            text = f"{len(worse)} of {len(beside)} above" + (f" ({'; '.join(worse)})" if worse else "")
+        compared = [line for line in mine if line.from_peer]
+        for name in SCORES if compared else ():
+            worse = [line.data for line in compared if line.from_peer[name].worse]
+            text = f"{len(worse)} of {len(compared)} above" + (f" ({'; '.join(worse)})" if worse else "")
             verdicts.append(Verdict(f"{method}, {name}, not above MCGrad on any set", not worse, text))
             share = float(
                 np.mean(
                     [
                         line.from_peer[name].value / (getattr(line, name) - line.from_peer[name].value)
-                        for line in beside
+                        for line in compared
                     ]
                 )
             )
             verdicts.append(
                 Verdict(f"{method}, {name}, below MCGrad in the mean", share < 0, f"{share:+.2%}")
             )
-        ratios = {line.data: line.cpu_ratio for line in beside if line.cpu_ratio is not None}
+        ratios = {line.data: line.cpu_ratio for line in compared if line.cpu_ratio is not None}
         if ratios:
             slowest = max(ratios, key=lambda data: ratios[data])
             middle = float(np.exp(np.mean(np.log(list(ratios.values())))))
@@ -354,11 +354,11 @@ def _standing(lines: Sequence[Line]) -> list[str]:
     """Return the data sets won and lost against MCGrad, for each of our methods and scores."""
     text = []
     for method in OURS:
-        beside = [line for line in lines if line.method == method and line.from_peer]
-        for name in SCORES if beside else ():
-            lost = [line for line in beside if line.from_peer[name].worse]
-            won = sum(line.from_peer[name].value < -line.from_peer[name].margin for line in beside)
-            even = len(beside) - won - len(lost)
+        compared = [line for line in lines if line.method == method and line.from_peer]
+        for name in SCORES if compared else ():
+            lost = [line for line in compared if line.from_peer[name].worse]
+            won = sum(line.from_peer[name].value < -line.from_peer[name].margin for line in compared)
+            even = len(compared) - won - len(lost)
             where = "; ".join(f"{one.data} ({str(one.from_peer[name]).strip()})" for one in lost)
             text.append(
                 f"- **{method}, {LABELS[name]}**: {won} sets won, {even} even, "

@@ -7,7 +7,7 @@ the CPU and wall time of the call alone, after a call on ``WARM_UP`` rows has im
 its peak memory, which is the largest resident size minus the resident size just before the call. Short
 calls are repeated until they have taken ``LEAST_SECONDS`` together, and times are medians.
 
-``epiloss`` is the default call; ``told`` also prints the result, which searches for segments.
+``epiloss`` is the default call; ``printed`` also prints the result, which searches for segments.
 ``partition`` does the same work as glest, and ``lightgbm`` fits one model for comparison. ``floor``
 encodes all rows once with the compiled loops, the minimum for trees on quantised columns. ``threads``
 compares ``n_jobs=1`` and ``n_jobs=2``, and ``profile`` measures the share of each module.
@@ -44,10 +44,10 @@ from epiloss.partition import Tree
 WARM_UP = 500
 EMBEDDED = 768  # from so many columns on they are 32-bit floats of low rank plus noise
 RANK = 16
-BLOCK = 1_000  # rows drawn at once, so that drawing leaves no mark on the peak memory
+BLOCK = 1_000  # rows drawn at once, so that drawing does not affect the peak memory
 ROWS_PER_LEAF = 30
-EDGE_ROWS = 512  # as the tree finds its edges
-LEAST_SECONDS = 0.2  # of what is measured: a call of a hundredth would tell little
+EDGE_ROWS = 512  # the number of rows from which trees find their edges
+LEAST_SECONDS = 0.2  # total time of the repetitions, because a single short call is too noisy
 LIGHTGBM = {"objective": "regression", "num_leaves": 31, "num_threads": 1, "verbosity": -1}
 LIGHTGBM_TREES = 100
 TURNS = 5  # calls with one thread and with two
@@ -142,7 +142,7 @@ def run_epiloss(data: Data, n_jobs: int | None = None) -> str:
     return _losses(epiloss.audit(data.y, data.scores, data.X, n_jobs=n_jobs))
 
 
-def run_told(data: Data) -> str:
+def run_printed(data: Data) -> str:
     """Audit at the defaults, search for segments, and print the result with its verdict."""
     return str(epiloss.audit(data.y, data.scores, data.X))
 
@@ -164,7 +164,7 @@ JOBS: Mapping[str, Job] = {
     "glest-same-leaves": run_glest_same_leaves,
     "partition": run_partition,
     "epiloss": run_epiloss,
-    "told": run_told,
+    "printed": run_printed,
     "lightgbm": run_lightgbm,
 }
 

@@ -1,4 +1,4 @@
-"""How the site is built: ``make docs``. Warnings are errors, and every example runs."""
+"""Sphinx configuration: ``make docs`` builds the site and runs every example; warnings are errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# before any library starts its threads: they would wait for each other, and pages are small
+# set before any library starts its threads; the examples are small, and threads would only wait
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HF_HUB_OFFLINE"] = "1"  # an example that needs a download fails
@@ -21,9 +21,9 @@ import epiloss
 from epiloss.integrations.extraction.frameworks import import_torchvision
 
 if find_spec("torchvision") is not None:
-    import_torchvision()  # which transformers loads where it is there
+    import_torchvision()  # transformers imports it if it is installed
 
-pandas.set_option("display.max_colwidth", 160)  # rules are shown whole
+pandas.set_option("display.max_colwidth", 160)  # show descriptions of regions in full
 
 project = "epiloss"
 author = "the epiloss developers"
@@ -37,14 +37,14 @@ extensions = [
     "myst_parser",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "mathml",  # beside this file
+    "mathml",  # docs/mathml.py
 ]
 exclude_patterns = ["_build", "gallery", "peers_table.md"]
 templates_path = ["_templates"]
 default_role = "code"
 nitpicky = True
 nitpick_ignore_regex = [
-    # of other packages: their pages are not here, and the build asks no network
+    # names of other packages, which cannot be resolved without the network
     (r"py:.*", r"(sklearn|numpy|np|torch|pandas|collections|pathlib|abc)\..*"),
 ]
 
@@ -52,7 +52,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-autodoc_typehints = "none"  # the parameters' types are told in words
+autodoc_typehints = "none"  # the docstrings describe the types
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # the templates list them
 
@@ -71,11 +71,13 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "download_all_examples": False,
     "remove_config_comments": True,
-    "min_reported_time": 3600,  # seconds differ from machine to machine
+    "min_reported_time": 3600,  # do not report times, which differ between machines
     "write_computation_times": False,
     "capture_repr": ("_repr_html_",),
 }
-suppress_warnings = ["config.cache"]  # the gallery's settings hold functions
+suppress_warnings = [
+    "config.cache"
+]  # the settings of the gallery contain functions, which cannot be cached
 
 html_theme = "pydata_sphinx_theme"
 html_title = "epiloss"
@@ -86,23 +88,23 @@ html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,
-    # the other pages need their width for what they print
+    # the other pages need their full width for tables and output
     "secondary_sidebar_items": {name: ["page-toc"] for name in ("mathematics", "glance", "scale")},
     "header_links_before_dropdown": 8,
     "footer_start": ["copyright"],
     "footer_end": [],
     "back_to_top_button": False,
 }
-_ALONE = ("index", "install", "glance", "command_line", "mathematics")  # no other pages beside them
+_ALONE = ("index", "install", "glance", "command_line", "mathematics")  # pages without a side bar
 html_sidebars: dict[str, list[str]] = {name: [] for name in _ALONE}
 
 
 def _skip_others(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out what classes inherit from other packages; None lets Sphinx decide."""
+    """Skip members inherited from other packages; None lets Sphinx decide."""
     home = getattr(getattr(member, "fget", member), "__module__", None) or "epiloss"
     return None if home.startswith("epiloss") else True
 
 
 def setup(app: Any) -> None:
-    """Tell Sphinx what is not ours."""
+    """Connect the function that skips members of other packages."""
     app.connect("autodoc-skip-member", _skip_others)

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves: no script, no fonts, no network."""
+"""Formulas as MathML, which browsers render without scripts, fonts or network access."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from latex2mathml.converter import convert
 
 
 def inline(writer: Any, node: Any) -> None:
-    """Write a formula in a line of text."""
+    """Write an inline formula."""
     writer.body.append(convert(node.astext()))
     raise nodes.SkipNode
 
 
 def block(writer: Any, node: Any) -> None:
-    """Write a formula on its own line."""
+    """Write a displayed formula."""
     writer.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>\n')
     raise nodes.SkipNode
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Tell Sphinx of this renderer, and to use it."""
+    """Register the renderer with Sphinx."""
     app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -38,12 +38,12 @@ def paired(texts: Sequence[str], topics: Sequence[int], names: Sequence[str]) ->
     >>> pairs.hypotheses[1], pairs.y.tolist(), pairs.clusters.tolist()
     ('This text is about plants.', [1, 0, 0, 1], [0, 0, 1, 1])
     """
-    told = [TEMPLATE.format(name) for name in names]
+    hypotheses = [TEMPLATE.format(name) for name in names]
     n, k = len(texts), len(names)
     y = np.asarray(topics)[:, None] == np.arange(k)
     return Pairs(
-        tuple(text for text in texts for _ in told),
-        tuple(told * n),
+        tuple(text for text in texts for _ in hypotheses),
+        tuple(hypotheses * n),
         y.ravel().astype(np.int64),
         np.repeat(np.arange(n), k),
     )

@@ -69,13 +69,13 @@ def agreement(lines: Sequence[Line]) -> str:
     """Return how many printed values lie within our intervals, and how far the others are."""
     found = [compared(line) for line in lines]
     counts = [sum(agrees(*one[name]) for one in found if name in one) for name in COMPARED]
-    told = ", ".join(f"{name} in {n}" for name, n in zip(COMPARED, counts, strict=True))
+    names = ", ".join(f"{name} in {n}" for name, n in zip(COMPARED, counts, strict=True))
     changes = [one["GL"][0].value - one["GL"][1] for one in found]
     furthest = int(np.argmax(np.abs(changes)))
     accuracies = [line.accuracy - line.published["accuracy"] for line in lines if line.published]
     return (
-        f"Beside the values that the paper printed: of {len(lines)} rows, our 95% interval holds the "
-        f"printed {told}, give or take half a printed digit. Our GL differs from it by "
+        f"Compared with the paper's printed values: of {len(lines)} rows, our 95% interval contains the "
+        f"printed {names}, up to half a printed digit. Our GL differs from it by "
         f"{np.mean(np.abs(changes)):.4f} on average, most by {changes[furthest]:+z.4f} "
         f"({lines[furthest].name}), and the accuracy by at most {np.max(np.abs(accuracies)):.3f}. "
         f"{ERRORS}"

@@ -25,7 +25,7 @@ from study_verdicts import UNTESTED, Statement, as_table, tally
 EXPERIMENTS = Path(__file__).parent
 STUDIES = ("vision", "nlp", "ratings", "examples")  # the order of the page
 PAGE = Path("docs/studies.md")
-FOLDER = "studies"  # beside the page
+FOLDER = "studies"  # next to the page
 INTRODUCTION = """# Studies
 
 These studies repeat those of Perez-Lebel, Le Morvan and Varoquaux, *Beyond calibration: estimating the
@@ -147,7 +147,7 @@ def duration(seconds: float) -> str:
 
 
 def write_pages(runs: Sequence[Run], target: Path, cached: float) -> None:
-    """Write the page of all studies, and one for each section into the folder beside it."""
+    """Write the page of all studies, and one page for each section into its folder."""
     folder = target.parent / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for section in (section for one in runs for section in one.sections):

@@ -24,7 +24,7 @@ from epiloss.presentation.plot.style import (
 from protocol import Line
 
 RESOLUTION = 110  # dots per inch
-PALE_ORANGE = "#F5D48A"  # beside the orange as the sky beside the blue
+PALE_ORANGE = "#F5D48A"  # is to orange as sky is to blue
 GREEN, PALE_GREEN = "#3B6B35", "#A9C9A4"
 
 

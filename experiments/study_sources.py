@@ -25,7 +25,7 @@ from epiloss._saving import replacing, write_text
 from protocol import MissingError
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
-_TIMES = ".seconds"  # beside a file of the cache: what it took to make
+_TIMES = ".seconds"  # suffix of the file with the time that a cached file took to compute
 _INSIDE = [0.0]  # seconds of files that were made while others were, each noted with its own file
 # Debian's names of the languages with 1,500 translations or more, and those of the identifier
 LANGUAGES = {

@@ -96,11 +96,11 @@ def text(lines: Sequence[Line]) -> str:
     values = sorted(line.gl.value for line in lines)
     clear = sum(line.gl.low is not None and line.gl.low > 0 for line in lines)
     known = printed_lines(lines)
-    beside = f" {agreement(known)}." if known else _accuracies(lines)
+    comparison = f" {agreement(known)}." if known else _accuracies(lines)
     return (
         f"The bound on the grouping loss of {len(lines)} networks runs from {values[0]:.4f} to "
         f"{values[-1]:.4f}, above zero by its 95% interval in {clear} of them. "
-        f"{kept_by_recalibration(lines)}.{beside}"
+        f"{kept_by_recalibration(lines)}.{comparison}"
     )
 
 

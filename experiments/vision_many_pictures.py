@@ -157,7 +157,7 @@ def short(name: str) -> str:
 
 
 def corruptions(known: Mapping[str, Mapping[str, Estimate]], names: Sequence[str], path: Path) -> Path:
-    """Draw the grouping loss of each network under each corruption as a map, beside the mixture."""
+    """Draw the grouping loss of each network under each corruption and the mixture as a heat map."""
     pyplot = matplotlib_modules()
     means = {part: np.mean([one.value for one in some.values()]) for part, some in known.items()}
     single = sorted(set(means) - {CLEAN, MERGED}, key=lambda part: -means[part])
