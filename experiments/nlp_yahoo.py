@@ -160,8 +160,8 @@ def paragraph(lines: Sequence[Line]) -> str:
     """Return how far the results are from the paper's."""
     return (
         f"The paper's study with its network and data. {agreement(lines)}. "
-        f"{kept_by_recalibration(lines)}. Intervals are by question, each of which is paired with five "
-        f"topics."
+        f"{kept_by_recalibration(lines)}. Intervals are clustered by question, because each is paired "
+        f"with five topics."
     )
 
 

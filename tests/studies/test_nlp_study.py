@@ -364,7 +364,7 @@ def test_a_tiny_bart_goes_through_the_whole_chain(tmp_path: Path) -> None:
         tmp_path, tmp_path / "images", 0, tmp_path / "yahoo", tmp_path / "bart", None
     )
     assert [line.n for line in section.lines] == [300, 300]
-    assert "of 2 rows, our 95% interval holds the printed CL" in section.text
+    assert "of 2 rows, our 95% interval contains the printed CL" in section.text
     assert [line.published["accuracy"] for line in section.lines if line.published] == [0.882, 0.711]
     away = section.lines[1].accuracy - 0.711
     assert f"| five unseen topics | {away:+.3f} |" in section.extra

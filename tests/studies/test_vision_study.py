@@ -379,7 +379,7 @@ def test_the_script_runs_on_folders_and_says_how_far_from_print_it_is(
     assert found["accuracy"] == 0.565
     assert "| *the paper's* |  | *0.565* | *0.001* | *0.000* | *-0.001* | *-0.001* |" in page
     assert f"| AlexNet | {by_name['AlexNet'].accuracy - 0.565:+.3f} |" in page
-    assert "of 1 rows, our 95% interval holds the printed" in page
+    assert "of 1 rows, our 95% interval contains the printed" in page
     assert [image.stem for image in section.images][:2] == ["imagenet-1k-losses", "imagenet-1k-accuracy"]
     assert all(image.exists() for image in section.images)
 
