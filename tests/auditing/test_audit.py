@@ -861,7 +861,7 @@ def test_a_recalibrator_that_takes_no_vector_is_refused_in_a_sentence() -> None:
 
     sample = epiloss.simulate.Sigmoid().sample(500)
     with pytest.raises(
-        epiloss.OptionError, match=r"a vector of scores.*LogisticRegression, which failed"
+        epiloss.OptionError, match=r"takes two vectors, got LogisticRegression, which raised"
     ):
         epiloss.audit(sample.y, sample.scores, sample.X, n_bins=3, recalibrate=LogisticRegression())
 

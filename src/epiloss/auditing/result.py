@@ -109,8 +109,7 @@ class Audit(AuditFields, SavedAsJson, SavedAsPage):
         n : int
             The number of regions.
         side : {"over", "under"}, optional
-            Keep only over-predicted regions, whose rates are below those of all rows with equal
-            scores, or only under-predicted ones.
+            Keep only over-predicted or only under-predicted regions.
 
         Returns
         -------
@@ -165,8 +164,7 @@ class Audit(AuditFields, SavedAsJson, SavedAsPage):
 
         The gap is the rate of the subgroup minus the rate of all rows with equal scores. The calibration
         and grouping loss are those within the subgroup; they are NaN for subgroups with fewer than 200
-        rows and beyond the 50 largest. The mapping is empty if a row has several scores, or if the rows
-        were not kept.
+        rows and beyond the 50 largest. Empty if a row has several scores, or rows were not kept.
         """
         from epiloss.auditing.subgroups import gaps_by_column
 
