@@ -25,8 +25,8 @@ _PAIRINGS = (
     ((0, 5), (1, 2), (3, 4)),
 )
 # From this number of rows on: the number of pairings, with a model for each of their pairs. More models
-# reduce the noise of the estimate, but take time: from 6,000 to 12,000 rows, two pairings more would cost a
-# third of the whole audit. 1 stands for one model per part, without pairs.
+# reduce the noise of the estimate, but take time. From 6,000 to 12,000 rows, two more would cost a third
+# of the whole audit. 1 stands for one model per part, without pairs.
 _N_PAIRINGS = ((60_000, 1), (12_000, 5), (6_000, 3), (0, 5))
 # Fewer rows than this are split several times and the results averaged, which is cheap.
 _FEW_ROWS, _N_SPLITS_OF_FEW = 4_000, 3
