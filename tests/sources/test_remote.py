@@ -179,7 +179,7 @@ def test_the_command_line_takes_a_file_address_and_does_not_overwrite_it(tmp_pat
     assert done.returncode == 0, done.stderr
     over = [*command, "--output", str(tmp_path / "t.csv"), "--force"]
     done = subprocess.run(over, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, "is read" in done.stderr) == (2, True)
+    assert (done.returncode, "outputs must not be inputs" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("address", ["file://elsewhere/a.csv", "file://", "file:///"])
