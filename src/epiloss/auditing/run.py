@@ -94,10 +94,10 @@ def audit(
         with the settings of the paper (one split, 30 learning rows per region). The terms and regions of
         the partition are part of every result. They are also the headline if the first two methods are
         not possible: without ``X`` and ``subgroups``, for the task "joint", and below 100 rows.
-    subgroups : array-like of shape (n,) or (n, k), data frame or mapping of columns, optional
-        Known groups, such as sex or hospital. Each column is audited separately, in
-        ``result.subgroups``. Without ``X``, their combinations are the regions, and the learners of
-        ``method`` use them as a feature.
+    subgroups : str, list of str, array-like of shape (n,) or (n, k), data frame or mapping, optional
+        Known groups, such as sex or hospital: names of columns of ``X``, or one value per row. Each
+        column is audited separately, in ``result.subgroups``. Without ``X``, their combinations are the
+        regions, and the learners of ``method`` use them as a feature.
     sample_weight : array-like of shape (n,), optional
         Weights of the rows.
     clusters : array-like of shape (n,), optional

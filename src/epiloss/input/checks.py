@@ -41,7 +41,7 @@ from epiloss.input.remarks import (
     weightless_remarks,
 )
 from epiloss.input.sparse import is_sparse
-from epiloss.input.subgroups import combined, grouped, read_subgroups
+from epiloss.input.subgroups import columns_by_name, combined, grouped, read_subgroups
 from epiloss.input.text_features import with_words
 
 TASKS = ("binary", "top-label", "classwise", "joint")
@@ -78,7 +78,7 @@ def read_problem(
     columns = score_names(y_prob)
     outcomes = _read_outcomes(y_true, raw, given, reading, at, columns, is_like=like is not None)
     features = _read_features(X, like)
-    known = read_subgroups(subgroups)
+    known = read_subgroups(columns_by_name(subgroups, X, n))
     read_clusters = None if clusters is None else _read_clusters(clusters)
     weights = None if sample_weight is None else read_weights(sample_weight)
     _check_lengths(
