@@ -23,8 +23,8 @@ ACTED_ON = (RECALIBRATE, REPAIR, BOTH)
 def base() -> Audit:
     sample = Sigmoid(perturbation="step").sample(4_000)
     result = epiloss.audit(sample.y, sample.scores, sample.X, method="partition", n_bins=5)
-    # so that 0.0025 matters, and errors of losses are those that estimates tell
-    return replace(result, uninformed=0.25, influence={})
+    # 0.0025 matters, standard errors are those of the estimates, and they do not grow with the loss
+    return replace(result, uninformed=0.25, influence={}, n_samples=400_000)
 
 
 def loss(value: float, stderr: float) -> Estimate:

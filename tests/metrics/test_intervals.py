@@ -154,7 +154,7 @@ def test_gaps_as_small_as_noise_leave_nothing_possible() -> None:
 def test_intervals_hold_the_truth() -> None:
     """200 samples of 1,000 rows; at 95% fewer than 0.90 have a chance below 1e-3 for each metric."""
     names = ("accuracy", "auc", "average_precision", "log_loss", "ece_equal_width", "calibration_slope")
-    setting = "too sure"
+    setting = "overconfident"
     found = [run_task(Task(setting, 1_000, repetition, 1)) for repetition in range(200)]
     truth = truth_of(setting)
     for name in names:

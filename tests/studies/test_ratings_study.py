@@ -159,8 +159,8 @@ def test_the_bundled_census_shows_grouping_loss(tmp_path: Path) -> None:
     section = ratings_census.census_section(Namespace(quick=True, seed=0, cache=tmp_path))
     assert [line.name for line in section.lines] == ["logistic", "boosting"]
     assert {line.n for line in section.lines} == {20_000}
-    assert "Boosting has a lower Brier score by" in section.text
-    assert "of what is so proven" in section.text
+    assert "The Brier score of boosting is lower by" in section.text
+    assert "of the proven loss" in section.text
 
 
 def test_the_benchmark_that_reads_the_whole_census_is_found_beside_the_experiments(
