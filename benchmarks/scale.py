@@ -151,7 +151,9 @@ def _proportional_set(pid: int) -> int:
 def one(engine: str, folder: str, n_jobs: int, kill: float | None, memory: int) -> None:
     """Audit in this process, and print the measurements."""
     from epiloss import audit_table
+    from epiloss.streaming.engines import local
 
+    local.LEAST_BYTES = 0  # a quick run on little data starts processes too
     running = resolve_engine(_engine(engine), n_jobs)
     killer = None if kill is None else Killing(running, kill)
     start, before = time.perf_counter(), os.times()
