@@ -28,6 +28,7 @@ def drifted(before: Problem, after: Problem, n: int = 3_000, **options: Any) -> 
     return epiloss.drift(drawn(before, n, 0), drawn(after, n, 1), **{"n_bins": 5} | options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [STEP, Sigmoid(grouping=0.0)], ids=["grouping", "null"])
 def test_two_samples_of_one_problem_drift_no_more_often_than_promised(problem: Problem) -> None:
     """100 repetitions: of tests at 5%, no loss differs in more than 5% and 3 standard errors (11.5%)."""
