@@ -254,12 +254,22 @@ def _check_plain(address: str) -> None:
     if address.startswith("http"):
         return
     folder = address.rpartition("/")[0]
-    while not folder.endswith("/") and folder.count("/") > 2:
+    # the folders above a repository of the Hugging Face Hub are no folders
+    top = 4 if address.startswith(("hf://datasets/", "hf://spaces/")) else 3
+    while not folder.endswith("/") and folder.count("/") >= top:
         if any(_is_folder(f"{folder}/{log}") for log in _LOGS):
             raise _has_log(folder)
-        if _listed(f"{folder}/metadata/*", lambda files, path: files.glob(f"{path}.metadata.json")):
+        if _listed(f"{folder}/metadata/*", _iceberg_files):
             raise _has_log(folder)
         folder = folder.rpartition("/")[0]
+
+
+def _iceberg_files(files: Any, path: str) -> list[str]:
+    """Return the files that describe an Iceberg table; none if there is no such folder."""
+    try:
+        return list(files.glob(f"{path}.metadata.json"))
+    except FileNotFoundError:  # raised by the file system of the Hugging Face Hub
+        return []
 
 
 def _has_log(folder: str) -> DataError:
