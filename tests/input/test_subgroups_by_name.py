@@ -28,6 +28,16 @@ def test_a_name_stands_for_the_column_of_the_features(make: Any, names: Any) -> 
     assert by_name.to_dict() == by_values.to_dict()
 
 
+def test_rows_as_records_have_named_columns_too() -> None:
+    records = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    assert list(epiloss.audit(LABELS, SCORES, records, subgroups="sex").subgroups) == ["sex"]
+
+
+def test_columns_named_by_numbers_are_found_by_their_digits() -> None:
+    frame = pd.DataFrame({0: COLUMNS["sex"], 1: COLUMNS["age"]})
+    assert list(epiloss.audit(LABELS, SCORES, frame, subgroups="0").subgroups) == ["0"]
+
+
 def test_several_names_are_audited_one_by_one() -> None:
     frame = pd.DataFrame({**COLUMNS, "old": COLUMNS["age"] > 60})
     assert list(epiloss.audit(LABELS, SCORES, frame, subgroups=["sex", "old"]).subgroups) == [

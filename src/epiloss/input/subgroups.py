@@ -12,7 +12,7 @@ from epiloss._typing import Codes
 from epiloss.errors import DataError
 from epiloss.input.arrays import group_names
 from epiloss.input.problem import Groups
-from epiloss.input.tables import column_names, no_column
+from epiloss.input.tables import column_names, from_records, no_column
 
 _MAX_COMBINATIONS = 10_000
 
@@ -54,24 +54,25 @@ def columns_by_name(subgroups: Any, X: Any, n_rows: int) -> Any:
     >>> columns_by_name("sex", {"sex": ["F", "M", "F"], "age": [30, 40, 50]}, 3)
     {'sex': ['F', 'M', 'F']}
     """
-    names, known = [subgroups] if isinstance(subgroups, str) else subgroups, column_names(X)
+    names = [subgroups] if isinstance(subgroups, str) else subgroups
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         return subgroups
-    if isinstance(subgroups, str) and known is None:
+    table = from_records(X)
+    known = {str(name): name for name in column_names(table) or ()}
+    missing = [name for name in names if name not in known]
+    if not isinstance(subgroups, str) and (not known or not names or (missing and len(names) == n_rows)):
+        return subgroups  # values, which are checked like those of an array
+    if not known:
         raise DataError(
             f"subgroups must have one value per row if X has no named columns, got {subgroups!r}. Pass "
             "the values, or X as a data frame."
         )
-    missing = [name for name in names if name not in (known or ())]
-    are_values = known is None or not names or (len(names) == n_rows and len(missing) > 0)
-    if are_values and not isinstance(subgroups, str):
-        return subgroups
     if missing:
         raise DataError(
             f"subgroups must name columns of X or have one value per row, got {missing[0]!r}; X: "
-            f"{no_column(missing[0], map(str, known or ()))}"
+            f"{no_column(missing[0], known)}"
         )
-    return {name: X[name] for name in names}
+    return {name: table[known[name]] for name in names}
 
 
 def grouped(names: Any) -> Groups:
