@@ -136,6 +136,15 @@ def test_scores_that_separate_the_outcomes_have_no_slope() -> None:
     assert metrics["accuracy"].estimate.low == pytest.approx(0.963, abs=1e-3)
 
 
+def test_too_few_positive_labels_for_a_curve_are_the_reason() -> None:
+    scores = np.random.default_rng(0).beta(1, 20, 300)
+    y = np.zeros(300)
+    y[np.argsort(scores)[[150, 290]]] = 1
+    metrics = epiloss.audit(y, scores).metrics
+    assert "calibration_slope" in metrics  # so that scores do not separate the outcomes
+    assert "one outcome is too rare" in metrics.left_out["ici"]
+
+
 def test_scores_that_are_all_the_same_have_no_slope() -> None:
     y = np.arange(100) % 2
     metrics = epiloss.audit(y, np.full(100, 0.5)).metrics

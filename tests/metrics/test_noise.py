@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 from epiloss._typing import Codes, Floats
 from epiloss.calibration.level_sets import quantile_level_sets, uniform_level_sets
@@ -12,7 +13,9 @@ from epiloss.input.problem import Reading
 from epiloss.metrics.binned import Bins
 from epiloss.metrics.measure import measure
 from epiloss.metrics.noise import chance_gaps
-from epiloss.metrics.result import Metrics
+from epiloss.metrics.refits import Cells
+from epiloss.metrics.regression import LogisticFit, spline_terms
+from epiloss.metrics.result import LeftOutError, Metrics
 from epiloss.metrics.rows import ScoredRows
 
 FLOORED = (
@@ -47,6 +50,32 @@ def check_floor(name: str, draws: list[Metrics]) -> None:
     assert abs(floor.value - values.mean()) < slack, name
     # bins of a single row take few values, so that many are equal to the quantile
     assert (values > 1.01 * floor.high).mean() <= 0.2, name
+
+
+def test_curves_of_few_positive_labels_are_fitted_wherever_they_have_a_solution() -> None:
+    """Leaving out steep curves would make the noise too small."""
+    generator = np.random.default_rng(5)
+    scores = generator.beta(1, 20, 500)  # about 24 positive labels
+    odds = logit(scores)
+    terms = spline_terms(odds, np.quantile(odds, [0.05, 0.275, 0.5, 0.725, 0.95]))
+    basis, change = np.linalg.qr(terms)
+    design, identity = np.sqrt(500) * basis, change[:, 1] / np.sqrt(500)
+    labels = (generator.random((60, 500)) < scores).astype(float)
+    one_row_each = Cells(np.full(500, 1 / 500), design, np.ones(500))
+    coefficients, converged = one_row_each._fits(labels, identity)
+    compared = 0
+    for drawn, found, has_converged in zip(labels, coefficients, converged, strict=True):
+        try:
+            fit = LogisticFit.of(ScoredRows(scores, drawn), design, identity)
+        except LeftOutError:
+            continue
+        curve = design @ fit.coefficients
+        if np.abs(curve).max() > 1_000:  # scores almost separate the labels
+            continue
+        assert has_converged
+        np.testing.assert_allclose(expit(design @ found), expit(curve), atol=1e-6)
+        compared += 1
+    assert compared > 45
 
 
 @pytest.mark.parametrize("shape", [(2.0, 3.0), (1.0, 20.0)])

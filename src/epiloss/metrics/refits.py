@@ -16,7 +16,7 @@ from epiloss.metrics.noise import DRAWS
 from epiloss.metrics.rows import ScoredRows
 
 _CELLS = 150
-_STEPS, _LARGEST_STEP = 20, 3.0  # number of Newton steps, and the largest change of log-odds in one
+_STEPS, _HALVINGS = 50, 20  # number of Newton steps, and of halvings of one
 _TOLERANCE = 1e-5  # change of log-odds below which a fit has converged
 _RIDGE = 1e-9  # keeps the curvature invertible where scores separate the outcomes
 
@@ -68,18 +68,31 @@ class Cells:
         p = len(start)
         products = (self.design[:, :, None] * self.design[:, None, :]).reshape(-1, p * p)
         coefficients, converged = np.tile(start, (len(rates), 1)), np.zeros(len(rates), bool)
-        ridge = _RIDGE * np.eye(p)
+        todo, ridge = np.arange(len(rates)), _RIDGE * np.eye(p)
         for _ in range(_STEPS):
-            fitted = expit(coefficients @ self.design.T)
-            slope = ((rates - fitted) * self.share) @ self.design
+            linear = coefficients[todo] @ self.design.T
+            fitted = expit(linear)
+            slope = ((rates[todo] - fitted) * self.share) @ self.design
             curvature = ((fitted * (1 - fitted) * self.share) @ products).reshape(-1, p, p) + ridge
             step = np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
-            change = np.abs(step @ self.design.T).max(axis=1)
-            converged = change < _TOLERANCE
-            if converged.all():
+            along = step @ self.design.T
+            coefficients[todo] += self._sizes(rates[todo], linear, along)[:, None] * step
+            settled = np.abs(along).max(axis=1) < _TOLERANCE
+            converged[todo[settled]] = True
+            todo = todo[~settled]
+            if not len(todo):
                 break
-            coefficients = (
-                coefficients
-                + step * np.minimum(1.0, _LARGEST_STEP / np.maximum(change, 1e-300))[:, None]
-            )
         return coefficients, converged
+
+    def _sizes(self, rates: Floats, linear: Floats, along: Floats) -> Floats:
+        """Halve the steps (draws, m) that would increase the log-loss; return how much of each to go."""
+        sizes, least = np.ones(len(rates)), self._log_losses(rates, linear)
+        for _ in range(_HALVINGS):
+            too_far = self._log_losses(rates, linear + sizes[:, None] * along) > least + 1e-12
+            if not too_far.any():
+                break
+            sizes[too_far] /= 2
+        return sizes
+
+    def _log_losses(self, rates: Floats, linear: Floats) -> Floats:
+        return np.asarray((np.logaddexp(0, linear) - rates * linear) @ self.share, float)

@@ -23,6 +23,7 @@ _MOST_STEPS, _TOLERANCE = 50, 1e-9  # of Newton's method
 _KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
 _POINTS = 200  # quantiles of the score at which draws of the curve are compared
 _SEPARATED = "scores separate the outcomes, so the logistic regression has no solution"
+_NO_CURVE = "the calibration curve has no solution, because scores separate the outcomes or one outcome is too rare"
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,10 @@ def curve_errors(
     # The spline terms are nearly collinear, hence the orthogonal basis. The second term is the log-odds.
     design, basis_change = np.linalg.qr(terms)
     design, identity = np.sqrt(len(odds)) * design, basis_change[:, 1] / np.sqrt(len(odds))
-    fit = LogisticFit.of(rows, design, identity)
+    try:
+        fit = LogisticFit.of(rows, design, identity)
+    except LeftOutError:
+        raise LeftOutError(_NO_CURVE) from None
     distance = np.abs(expit(design @ fit.coefficients) - rows.scores)
     at = design[_points(rows)]
     curve, calibrated = expit(at @ fit.coefficients), expit(at @ identity)
