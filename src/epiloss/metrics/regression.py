@@ -23,7 +23,7 @@ _MOST_STEPS, _TOLERANCE = 50, 1e-9  # of Newton's method
 _KNOTS = (0.05, 0.275, 0.5, 0.725, 0.95)  # Harrell's quantiles for five knots
 _POINTS = 200  # quantiles of the score at which draws of the curve are compared
 _SEPARATED = "scores separate the outcomes, so the logistic regression has no solution"
-_NO_CURVE = "the calibration curve has no solution, because scores separate the outcomes or one outcome is too rare"
+_NO_CURVE = "scores separate the outcomes, or one outcome is too rare for a calibration curve"
 
 
 @dataclass(frozen=True)
