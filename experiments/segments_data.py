@@ -73,8 +73,9 @@ REAL = (
         "Adult, incomes above 50,000",
         partial(scored, "adult"),
         "Incomes rise with age and fall after retirement, which a model that is linear in age misses "
-        "at both ends. Capital gains above 7,000 are known to predict this outcome almost perfectly. "
-        "Hours beyond a full week pay less and less.",
+        "at both ends. Capital gains above 7,000 are known to predict this outcome almost perfectly, "
+        "and a model that is linear in them expects too much of smaller ones. Hours beyond a full week "
+        "pay less and less.",
     ),
     Real(
         "COMPAS, new offences within two years",

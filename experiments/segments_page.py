@@ -36,17 +36,17 @@ the search continues on the remaining rows. A segment is reported if
   the search on residuals with random signs),
 - segments found on four fifths of the rows hold on the remaining fifth (a z-score of at least 1.28
   over all five),
-- the interval of its gap, on the rows that were searched, does not contain 0, and at most half of its
-  rows belong to earlier segments.
+- the interval of its gap does not contain 0, and at most half of its rows belong to earlier segments.
+  If one condition leaves these rows out and no others, it is added: after "length <= 3", "length <= 4"
+  becomes "length is 4".
 
 The search favours groups whose gap is large by chance. The reported gap is therefore smaller than the
 rate minus the expected rate. First, its squared z-score is reduced by what the search finds on average
 where there is no gap. Then, if the gap on the held-out fifths is smaller, the two are averaged; the
 held-out gap has a weight of 1.5 times the share of noise in the squared z-score. The interval is widened
-as well and covers both gaps, so it may contain 0 for segments that are barely detectable. With more
-than 20,000 rows, segments are found on some rows and measured on all others, and no adjustment is
-needed. The p-values are adjusted for the whole search. [The formulas](mathematics.md) are on another
-page.
+as well and covers both gaps. With more than 20,000 rows, segments are found on some rows and measured
+on all others, and no adjustment is needed. The p-values are adjusted for the whole search. [The
+formulas](mathematics.md) are on another page.
 
 ## Are the reported segments correct?
 

@@ -347,3 +347,14 @@ def shown_among(values: NDArray[np.float64], thresholds: NDArray[np.float64]) ->
         words_of._format_inside(one, gap, "", 4)
         for one, gap in zip(thresholds.tolist(), gaps, strict=True)
     ]
+
+
+def test_categories_with_unusual_spaces_are_in_quotes() -> None:
+    names = np.array(["Tensed" + 60 * " ", "Tensed", "a\nb"], object)[np.arange(9) % 3]
+    features = Features.read({"resistance": names})
+    levels = features.categories[0]
+    words = {
+        str(describe([Step(0, True, float(k), left=True, missing_left=False)], features))
+        for k in range(len(levels))
+    }
+    assert words == {"resistance is Tensed", "resistance is 'Tensed '", "resistance is 'a b'"}

@@ -8,10 +8,11 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib import pyplot
+from matplotlib import colors, pyplot
 
 from epiloss import Audit, OptionError, audit
 from epiloss.presentation.plot.groups import HeterogeneityDisplay, heterogeneity
+from epiloss.presentation.plot.style import side_colours
 from figure_texts import STYLES, overlapping
 
 matplotlib.use("Agg")
@@ -181,3 +182,17 @@ def test_audits_without_groups_are_refused_in_words() -> None:
         HeterogeneityDisplay.from_audits({"m": blind})
     with pytest.raises(OptionError, match="empty"):
         HeterogeneityDisplay.from_audits({})
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+def test_sides_have_the_colours_of_other_plots(style: str) -> None:
+    with pyplot.style.context(style):
+        bars = HeterogeneityDisplay.from_audits({"m": drawn_audit(1)}).plot()
+        audits = {"one": drawn_audit(1), "two": drawn_audit(2, off=-0.1)}
+        image = HeterogeneityDisplay.from_audits(audits).plot().image_
+        under, over = map(colors.to_rgba, side_colours(bars.ax_))
+    above = bars.bars_[0]
+    assert above.get_width() > 0
+    assert above.get_facecolor() == under
+    low, high = image.get_clim()
+    assert np.allclose(image.to_rgba(np.array([low, high])), [over, under])

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import epiloss
 from epiloss.errors import OptionError
+from epiloss.presentation.plot.style import BLUE, COLOURS, SKY, side_colours
 from epiloss.presentation.report import audit_page, drift_page, repair_page
+from epiloss.presentation.report.escaping import asset
 from epiloss.simulate import Sigmoid
 from report_pages import EVIL, Page, check_harmless
 
@@ -168,3 +171,15 @@ def test_an_index_without_a_name_is_not_spoken_of(audit: epiloss.Audit) -> None:
     text = audit_page(replace(audit, remarks=remarks))
     assert "__index_level_0__" not in text
     assert "else" in Page(text).texts
+
+
+def test_pages_have_the_colours_of_the_plots() -> None:
+    style = asset("style.css")
+    found = dict(re.findall(r"--(\w+): light-dark\((#\w+), #\w+\);", style))
+    dark = dict(re.findall(r"--(\w+): light-dark\(#\w+, (#\w+)\);", style))
+    for ground, shown, grouping in (("white", found, BLUE), ("black", dark, SKY)):
+        axes = Figure().subplots()
+        axes.set_facecolor(ground)
+        assert (shown["under"], shown["over"]) == side_colours(axes)
+        assert shown["calibration"] == COLOURS["calibration_loss"].lower()
+        assert shown["grouping"] == grouping.lower()

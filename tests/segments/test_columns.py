@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+import epiloss
 from epiloss.input.features import Features
 from epiloss.partition.descriptions import describe
-from epiloss.segments.columns import coded_columns, rounded
+from epiloss.segments.columns import coded_columns, in_days, rounded
 
 
 def table(n: int = 3_000) -> Features:
@@ -50,3 +53,27 @@ def test_whole_numbers_are_parted_at_whole_numbers() -> None:
     edges = np.unique(ages)[:-1] + 0.5
     assert (rounded(edges, ages) % 1 == 0).all()
     assert len(rounded(edges, ages)) == len(edges)
+
+
+def test_datetimes_are_cut_at_midnight_unless_that_moves_many_rows() -> None:
+    start, day = np.datetime64("2020-01-01", "us").astype(float), 86_400e6
+    years = np.sort(start + np.random.default_rng(0).uniform(0, 1_000 * day, 4_000)).round()
+    edges = in_days(np.quantile(years, [0.25, 0.5]).round(), years)
+    assert ((edges + 1) % day == 0).all()
+    hours = np.sort(start + np.random.default_rng(0).uniform(0, day, 4_000)).round()
+    edges = np.quantile(hours, [0.25, 0.5]).round()
+    assert in_days(edges, hours).tolist() == edges.tolist()
+
+
+def test_segments_of_datetimes_are_described_by_days() -> None:
+    rng = np.random.default_rng(0)
+    seconds = rng.integers(0, 86_400 * 1_000, 6_000)
+    when = np.datetime64("2020-01-01T00:00:00") + seconds.astype("timedelta64[s]")
+    scores = rng.uniform(0.2, 0.6, len(when))
+    late = when >= np.datetime64("2022-01-01")
+    y = (rng.random(len(when)) < scores + 0.25 * late).astype(np.int64)
+    found = epiloss.audit(y, scores, {"when": when, "noise": rng.random(len(when))}).segments
+    assert re.fullmatch(r"when is after 202[12]-\d\d-\d\d", found[0].description)
+    first = np.datetime64(found[0].description[-10:]) + np.timedelta64(1, "D")
+    assert (when[found[0].rows] >= first).all()
+    assert (when >= first).sum() == found[0].n

@@ -210,3 +210,18 @@ def test_none_found_is_said() -> None:
     assert str(Segments(())).startswith("No segment found")
     assert Segments((), note="x")._repr_html_() == "<p>x</p>"
     assert len(Segments(()).table) == 0
+
+
+def test_a_segment_next_to_an_earlier_one_leaves_its_rows_out() -> None:
+    rng = np.random.default_rng(0)
+    length = rng.integers(1, 11, 20_000)
+    scores = rng.uniform(0.3, 0.7, len(length))
+    rate = scores - np.select([length <= 3, length == 4], [0.25, 0.12], 0.0)
+    y = (rng.random(len(length)) < rate).astype(np.int64)
+    found = epiloss.audit(y, scores, {"length": length, "noise": rng.random(len(length))}).segments
+    named = {one.description: one for one in found}
+    assert "length is 4" in named
+    rows = np.concatenate([one.rows for one in found])
+    assert len(np.unique(rows)) == len(rows)
+    curve = scores.mean() - rate.mean()  # how much all rows are below their scores
+    assert named["length is 4"].low < -0.12 + curve < named["length is 4"].high

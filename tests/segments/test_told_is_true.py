@@ -28,15 +28,23 @@ def test_nothing_is_told_where_there_is_nothing(setting: study.Setting) -> None:
 
 @pytest.mark.slow
 def test_what_is_told_of_few_rows_is_not_far_too_large() -> None:
-    """150 draws of 12% of 2,000 rows, 10 points: a mean error below 2 points, unadjusted above 4."""
+    """150 draws of 12% of 2,000 rows, 10 points: a mean error below 3 points, unadjusted above 5."""
     found = [study.outcome(study.SETTINGS[6], seed) for seed in range(1_000, 1_150)]
     told = [one for one in found if one.n_reported]
     assert len(told) >= 50
-    assert abs(np.mean([one.error for one in told])) < 0.02
-    assert np.mean([one.naive for one in told]) > 0.04
+    assert abs(np.mean([one.error for one in told])) < 0.03
+    assert np.mean([one.naive for one in told]) > 0.05
 
 
 def test_a_strong_planted_segment_is_told_in_every_draw() -> None:
     """Five draws of 25 points."""
     strong = study.Setting("strong", gap=0.25)
     assert all(study.outcome(strong, seed).found for seed in range(5))
+
+
+def test_the_interval_of_a_segment_does_not_contain_0() -> None:
+    """60 draws in which the planted segment is barely detectable."""
+    segments = [study.segments_of(study.drawn(study.SETTINGS[6], seed)) for seed in range(60)]
+    ends = [one.low * one.high for found in segments for one in found]
+    assert len(ends) >= 20
+    assert min(ends) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from epiloss.input.features import Features
 from epiloss.input.text import WORD, absence
-from epiloss.partition.thresholds import ANYWHERE, Gap, IntegerRange, format_ends, gaps_among
+from epiloss.partition.thresholds import ANYWHERE, Gap, IntegerRange, format_ends, gaps_among, whole_days
 
 _MOST_ROWS = 20_000  # a rounded threshold must split this many rows like the exact one
 _RUN = 32  # number of adjacent rows in each run of that sample
@@ -57,9 +58,9 @@ class Condition:
 
     def __str__(self) -> str:
         if self.only is not None:
-            return f"{self.name} is {self.only}"
+            return f"{self.name} is {_category(self.only)}"
         if self.never:
-            return f"{self.name} is {_none_of(self.never)}"
+            return f"{self.name} is {_none_of([_category(name) for name in self.never])}"
         if not self.low < self.high:
             return f"{self.name} is missing"
         if self.missing is False and not self._has_end:
@@ -86,7 +87,8 @@ class Condition:
             return f"{self.name} is {'true' if math.isfinite(self.low) else 'false'}"
         if self.dtype == WORD:
             return self.name if math.isfinite(self.low) else absence(self.name)
-        words = None if self.integers is None else self.integers.describe(self.name, self.low, self.high)
+        integers = self.integers or whole_days(self.low, self.high, self.dtype)
+        words = None if integers is None else integers.describe(self.name, self.low, self.high)
         if words is not None:
             return words
         ends = self.low, self.high
@@ -229,6 +231,19 @@ def _with_gaps(known: Condition, gaps: Mapping[tuple[int, float], Gap]) -> Condi
     """Return a condition with the gaps around its ends."""
     low, high = (gaps.get((known.feature, end), ANYWHERE) for end in (known.low, known.high))
     return replace(known, gaps=(low, high))
+
+
+def _category(name: str) -> str:
+    """Return the name of a category; one with unusual spaces is in quotes, with each run shortened.
+
+    Examples
+    --------
+    >>> _category("New York"), _category("Tensed     "), _category("")
+    ('New York', "'Tensed '", "''")
+    """
+    if name and name == " ".join(name.split()):
+        return name
+    return "'" + re.sub(r"\s+", " ", name) + "'"
 
 
 def _none_of(names: Sequence[str]) -> str:

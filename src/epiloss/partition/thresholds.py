@@ -17,6 +17,7 @@ _FEW = 8  # number of thresholds up to which sorting the values does not pay
 _NEAR = 2e-3  # relative distance, twice that of a threshold rounded to its first digits
 _UNITS = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}  # of durations, in seconds
 _DAY = 86_400e6  # microseconds
+_MANY_DAYS = 10**8  # beyond all datetimes
 _LARGEST_EXACT = 2.0**53
 _PLAIN = 10_000  # smaller numbers have no thousands separator, because they may be years
 
@@ -98,6 +99,26 @@ class IntegerRange:
         if self.is_days:
             return _plain_time(number * _DAY, DATE)
         return str(number) if abs(number) < _PLAIN else f"{number:,}"
+
+
+def whole_days(low: float, high: float, dtype: str) -> IntegerRange | None:
+    """Return a range of days for datetimes if both ends are the last moment of a day.
+
+    Examples
+    --------
+    >>> days = whole_days(-np.inf, 2 * 86_400e6 - 1, "datetime64[us]")
+    >>> days.describe("when", -np.inf, 2 * 86_400e6 - 1)
+    'when is before 1970-01-03'
+    """
+    ends = [end for end in (low, high) if math.isfinite(end)]
+    if dtype != DATETIME or not ends or any((end + 1) % _DAY for end in ends):
+        return None
+    return IntegerRange(-_MANY_DAYS, _MANY_DAYS, is_days=True)
+
+
+def last_moment_of_a_day(moments: NDArray[Any]) -> Floats:
+    """Return the last microsecond of the day nearest to each moment, for rounded thresholds."""
+    return np.asarray(np.rint(moments / _DAY) * _DAY - 1, float)
 
 
 def _n_digits(number: int) -> int:

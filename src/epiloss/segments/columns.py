@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from epiloss._kernels.reference_trees import Bytes
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.learning.encoding import edges_of
+from epiloss.input.datetimes import DATETIME
 from epiloss.input.features import Features
 from epiloss.partition.descriptions import Step
+from epiloss.partition.thresholds import last_moment_of_a_day
 from epiloss.segments.gaps import Mask
 
 MISSING, OTHER, N_CODES = 64, 65, 66
@@ -89,8 +91,11 @@ def _number(features: Features, j: int, some: Codes) -> CodedColumn:
     missing = np.isnan(values)
     edges = edges_of(values[some][None])[0]
     edges = edges[np.isfinite(edges)]
+    ordered = np.sort(values[some][~missing[some]])
     if j not in features.dtypes:
-        edges = rounded(edges, np.sort(values[some][~missing[some]]))
+        edges = rounded(edges, ordered)
+    elif features.dtypes[j] == DATETIME:
+        edges = in_days(edges, ordered)
     codes = np.searchsorted(edges, values).astype(np.uint8)
     codes[missing] = MISSING
     cell_of = np.zeros(N_CODES, np.uint8)
@@ -152,6 +157,13 @@ def rounded(edges: Floats, ordered: Floats) -> Floats:
         if not len(open_):
             break
     return np.unique(found)
+
+
+def in_days(edges: Floats, ordered: Floats) -> Floats:
+    """Return moments moved to midnight, except those that would move many values to another side."""
+    near = last_moment_of_a_day(edges)
+    before, after = (np.searchsorted(ordered, one, side="right") for one in (edges, near))
+    return np.unique(np.where(np.abs(after - before) <= _MOVED * len(ordered), near, edges))
 
 
 def _in_digits(steps: Floats, unit: Floats, digits: int) -> Floats:

@@ -4,8 +4,8 @@ Segments are found one after another: each is the best segment of the rows that 
 A segment is reported if the search would find as much in at most one of twenty problems without any gap,
 and if segments found on four fifths of the rows hold on the remaining fifth, over all five. Its gap is
 shrunk by what the search alone adds. If the held-out fifths show a smaller gap, the two are averaged,
-with more weight on the held-out one the noisier the first may be. With many rows, one part of them finds
-segments and the other part measures them.
+with more weight on the held-out one the noisier the first may be; the interval must not contain 0. With
+many rows, one part of them finds segments and the other part measures them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from epiloss.input.tasks import BinaryProblem
 from epiloss.segments.columns import CodedColumn, coded_columns
 from epiloss.segments.gaps import CentredRows, Gap, Mask
 from epiloss.segments.inference import Noise, replayed
-from epiloss.segments.search import Found, Scan
+from epiloss.segments.search import Found, Scan, without_earlier
 
 MOST = 10  # segments that are reported
 LEAST_SHARE, LEAST_ROWS = 0.01, 50  # of a segment
@@ -61,6 +61,11 @@ class Confirmed:
         near, far = sign * self.gap, max(sign * self.gap, sign * self.outer)
         low, high = sorted((sign * (near - reach), sign * (far + reach)))
         return low, high
+
+    def is_clear(self, level: float) -> bool:
+        """Whether the gap has the sign that was found, and its interval does not contain 0."""
+        low, high = self.interval(level)
+        return low > 0 if self.found.sign > 0 else high < 0
 
 
 @dataclass(frozen=True)
@@ -123,24 +128,32 @@ class Search:
         features = [column.sides[0].column for column in self.columns]
         return [j for j, pvalue in zip(features, adjusted, strict=True) if pvalue > 1 - level]
 
-    def best(self, rows: Codes) -> tuple[Found, float] | None:
-        """Return the best segment of some rows, and its squared z-score before refinement."""
+    def best(self, rows: Codes, earlier: Mask | None = None) -> tuple[Found, float] | None:
+        """Return the best segment of some rows, and its squared z-score before refinement.
+
+        ``earlier`` are rows of earlier segments, which the new one leaves out if one condition does so.
+        """
         centred = CentredRows.of(self.problem, rows)
         scan = Scan(self.columns, rows, centred.spread, self.least * len(rows) / self.n_rows)
         found = scan.best(centred.residual)
         if found is None:
             return None
         worth = (self.noise.single, self.noise.mean)
-        return scan.refined(found, centred.residual, worth), found.square
+        refined = scan.refined(found, centred.residual, worth)
+        if earlier is not None:
+            refined = without_earlier(refined, self.columns, rows, earlier)
+        return refined, found.square
 
-    def _in_turn(self, rows: Codes) -> Iterator[tuple[Found, float, Codes]]:
-        """Yield the best segments one after another, with the rows that each was found on."""
+    def _in_turn(self, rows: Codes) -> Iterator[tuple[Found, float, Codes, Mask]]:
+        """Yield the best segments in turn, with the rows searched and the rows of earlier segments."""
+        earlier = np.zeros(self.n_rows, bool)
         for _ in range(_MOST_TRIES):
-            best = self.best(rows) if len(rows) >= _FEWEST else None
+            best = self.best(rows, earlier) if len(rows) >= _FEWEST else None
             if best is None:
                 return
-            yield (*best, rows)
-            rows = rows[~best[0].holds(self.columns)[rows]]
+            yield (*best, rows, earlier)
+            earlier = earlier | best[0].holds(self.columns)
+            rows = rows[~earlier[rows]]
 
     def _cross_fitted(self, level: float) -> list[Confirmed]:
         """Return segments found on all rows and confirmed by five-fold cross-fitting."""
@@ -148,21 +161,20 @@ class Search:
         centred = CentredRows.of(self.problem, everything)
         part = split_into_parts(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
         reported: list[Confirmed] = []
-        covered = np.zeros(self.n_rows, bool)
-        for found, square, rows in self._in_turn(everything):
+        for found, square, rows, earlier in self._in_turn(everything):
             pvalue = self.noise.pvalue(square)
             if pvalue > 1 - level or len(reported) == MOST:
                 break
             inside = found.holds(self.columns)
-            is_new = (inside & covered).sum() <= _OVERLAP * inside.sum()
-            covered |= inside
-            one = self._adjusted(found, inside, centred.gap(inside), pvalue)
-            is_clear = found.sign * one.gap > float(ndtri((1 + level) / 2)) * one.stderr
-            if not (is_new and is_clear):
+            if (inside & earlier).sum() > _OVERLAP * inside.sum():
                 continue
-            z, gap = self._held_out(rows, part[rows])
-            if z >= _HOLDS:
-                reported.append(self._averaged(one, gap))
+            one = self._adjusted(found, inside, centred.gap(inside), pvalue)
+            if not one.is_clear(level):
+                continue
+            z, gap = self._held_out(rows, earlier, part)
+            one = self._averaged(one, gap)
+            if z >= _HOLDS and one.is_clear(level):
+                reported.append(one)
         return reported
 
     def _adjusted(self, found: Found, inside: Mask, gap: Gap, pvalue: float) -> Confirmed:
@@ -176,23 +188,30 @@ class Search:
         size = abs(one.gap)
         return replace(one, gap=one.found.sign * min(size, (1 - trust) * size + trust * others))
 
-    def _held_out(self, rows: Codes, part: Codes) -> tuple[float, float]:
+    def _held_out(self, rows: Codes, earlier: Mask, part: Codes) -> tuple[float, float]:
         """Return the held-out z-score and gap of the best segments of each four fifths of the rows.
 
-        Both combine all five folds, and are positive if they have the sign that was found.
+        Both combine all five folds, and are positive if they have the sign that was found. The z-score
+        is that of rows outside earlier segments; the gap is that of all rows of a segment.
         """
-        total, variance, mass = 0.0, 0.0, 0.0
+        total, variance, found_sum, mass = 0.0, 0.0, 0.0, 0.0
         for k in range(_FOLDS):
-            best, others = self.best(rows[part != k]), rows[part == k]
+            own = part == k
+            best, others = self.best(rows[~own[rows]], earlier), rows[own[rows]]
             if best is None or len(others) < 2:
                 continue
+            found, inside = best[0], best[0].holds(self.columns).astype(float)
             centred = CentredRows.of(self.problem, others)
-            group = best[0].holds(self.columns)[others].astype(float)
-            influence = centred.influence(group)
-            total += best[0].sign * float(influence.sum())
+            influence = centred.influence(inside[others])
+            total += found.sign * float(influence.sum())
             variance += _square_sum(influence, centred.clusters)
-            mass += float((group * centred.weight).sum())
-        return (total / np.sqrt(variance), total / mass) if variance > 0 else (0.0, 0.0)
+            everyone = np.flatnonzero(own)
+            if len(everyone) > len(others):
+                centred = CentredRows.of(self.problem, everyone)
+                influence = centred.influence(inside[everyone])
+            found_sum += found.sign * float(influence.sum())
+            mass += float((inside[everyone] * centred.weight).sum())
+        return (total / np.sqrt(variance), found_sum / mass) if variance > 0 else (0.0, 0.0)
 
     def _divided(self, level: float) -> list[Confirmed]:
         """Return segments found on some rows and confirmed on all others."""
@@ -201,13 +220,11 @@ class Search:
         others = np.flatnonzero(~finds)
         centred = CentredRows.of(self.problem, others)
         candidates: list[Confirmed] = []
-        covered = np.zeros(self.n_rows, bool)
-        for found, square, _ in self._in_turn(np.flatnonzero(finds)):
+        for found, square, _, earlier in self._in_turn(np.flatnonzero(finds)):
             if self.noise.pvalue(square) > _PROMISING:
                 break
             inside = found.holds(self.columns)
-            is_new = (inside & covered).sum() <= _OVERLAP * inside.sum()
-            covered |= inside
+            is_new = (inside & earlier).sum() <= _OVERLAP * inside.sum()
             gap = centred.gap(inside[others])
             if is_new and gap.n > 1:
                 pvalue = float(2 * ndtr(-gap.z * found.sign))

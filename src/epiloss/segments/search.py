@@ -8,7 +8,7 @@ worthwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +23,7 @@ _MOST_COLUMNS = 40  # columns whose pairs are evaluated
 _MOST_SHARE = 0.5  # of the rows; a larger segment is described by the rows outside
 _ROUNDS = 2
 _LEAST_PART = 0.1  # share of the squared z-score that each condition must add
+_LEFT_OUT = 0.5  # smallest share of the overlap that a condition must leave out
 _TINY = 1e-12
 
 
@@ -216,6 +217,27 @@ class Scan:
             if squares[place] > square:
                 square, best = float(squares[place]), column.sides[place]
         return square, best
+
+
+def without_earlier(found: Found, columns: Sequence[CodedColumn], rows: Codes, earlier: Mask) -> Found:
+    """Add the condition that leaves out most rows of earlier segments, but none of the rows searched.
+
+    The condition is on a column of the candidate: "length <= 4" becomes "length is 4" if an earlier
+    segment is "length <= 3". Without such a condition, the candidate is returned as it is.
+    """
+    inside = found.holds(columns)
+    overlap, kept = np.flatnonzero(inside & earlier), rows[inside[rows]]
+    best, most = None, _LEFT_OUT * len(overlap)
+    for column in columns:
+        if column.sides[0].column not in {side.column for side in found.sides}:
+            continue
+        needed = np.bincount(column.codes[kept], minlength=N_CODES) > 0
+        left_out = (1 - column.fine) @ np.bincount(column.codes[overlap], minlength=N_CODES)
+        left_out = np.where(column.fine[:, needed].all(axis=1), left_out, 0.0)
+        place = int(left_out.argmax())
+        if left_out[place] > most:
+            best, most = column.sides[place], float(left_out[place])
+    return found if best is None else replace(found, sides=(*found.sides, best))
 
 
 def _alike(column: CodedColumn, side: Side) -> Mask:

@@ -14,16 +14,14 @@ from epiloss._typing import Floats
 from epiloss.auditing.result import Audit
 from epiloss.errors import OptionError
 from epiloss.presentation.plot.style import (
-    BLUE,
-    ORANGE,
-    SKY,
     axes_for,
     faded,
-    is_dark,
     is_narrow,
     loss_axes,
     merged,
     refuse_several_classes,
+    side_colours,
+    side_map,
     text_colour,
     text_size,
     whisker_lengths,
@@ -216,10 +214,10 @@ class HeterogeneityDisplay:
         shown = self.table.take(np.array(rows))
         ax = axes_for(ax, (6.0, 1.1 + 0.32 * len(names)))
         self.ax_, self.figure_ = ax, ax.figure
-        blue = SKY if is_dark(ax) else BLUE
+        under, over = side_colours(ax)
         y, value = np.arange(len(names)), shown["difference"]
         noise = (shown["low"] <= 0) & (shown["high"] >= 0)
-        signs = np.where(value > 0, ORANGE, blue).tolist()
+        signs = np.where(value > 0, under, over).tolist()
         colours = [faded(ax, 0.3) if grey else sign for grey, sign in zip(noise, signs, strict=True)]
         defaults: dict[str, Any] = {"color": colours, "linewidth": 0, "zorder": 2, "height": 0.7}
         self.bars_ = ax.barh(y, value, **merged(defaults, bar_kw))
@@ -259,7 +257,7 @@ class HeterogeneityDisplay:
             place = models.index(self.table["model"][row]), groups.index(self.table["subgroup"][row])
             values[place], texts[place] = self.table["difference"][row], _cell_text(self.table, row)
         limit = float(np.nanmax(np.abs(values))) or 1.0
-        defaults = {"cmap": "PuOr_r", "vmin": -limit, "vmax": limit, "aspect": "auto"}
+        defaults = {"cmap": side_map(ax), "vmin": -limit, "vmax": limit, "aspect": "auto"}
         self.image_ = ax.imshow(values, **merged(defaults, image_kw))
         size = text_size(ax, 0.85)
         self.texts_ = [

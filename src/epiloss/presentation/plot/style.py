@@ -124,6 +124,14 @@ def side_colours(ax: Any) -> tuple[str, str]:
     return _DARK_SIDES if is_dark(ax) else _SIDES
 
 
+def side_map(ax: Any) -> Any:
+    """Return the colour map from over- to under-predicted groups, with the background in the middle."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    under, over = side_colours(ax)
+    return LinearSegmentedColormap.from_list("sides", [over, ax.get_facecolor(), under])
+
+
 def width_of(ax: Any) -> float:
     """Return the width of the axes in inches."""
     figure = ax.figure
