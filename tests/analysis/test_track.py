@@ -27,14 +27,26 @@ class Rows:
         return self.y, self.p, self.X
 
 
-def draw(n_days: int, seed: int, *, outcome: float = 0.0, share: float = 0.0, storm: int = -1) -> Rows:
-    """Draw 100 rows a day; from day 20 on one ward has other outcomes, or another share."""
+def draw(
+    n_days: int,
+    seed: int,
+    *,
+    outcome: float = 0.0,
+    share: float = 0.0,
+    storm: int = -1,
+    noise: float = 0.0,
+) -> Rows:
+    """Draw 100 rows a day; from day 20 on one ward has other outcomes, or another share.
+
+    ``noise`` is the standard deviation of the log-odds between days.
+    """
     generator = np.random.default_rng(seed)
     day = np.repeat(np.arange(n_days), 100)
     late = day >= 20
     ward = np.where(generator.random(len(day)) < 0.3 + share * late, "B", "A")
     x = generator.normal(size=len(day))
-    q = expit(x + 0.7 * (ward == "A"))
+    by_day = noise * np.random.default_rng([seed, 1]).normal(size=n_days)
+    q = expit(x + 0.7 * (ward == "A") + by_day[day])
     q = np.clip(q + outcome * (late & (ward == "B")), 0, 1)
     q = np.where(day == storm, 0.02, q)
     y = (generator.random(len(day)) < q).astype(int)
@@ -99,6 +111,30 @@ def test_a_single_bad_day_raises_no_alarm_where_days_of_the_reference_are_known(
     blind = epiloss.track(before.sample, storm.sample, storm.day)
     assert [one.period for one in blind.alarms] == ["30"]
     assert "days-independent" in {one.code for one in blind.remarks}
+
+
+@pytest.mark.parametrize("by", ["week", "month"])
+def test_noise_of_days_is_known_where_the_reference_has_few_weeks_or_months(by: str) -> None:
+    start = np.datetime64("2024-01-01")
+    for seed in range(3):
+        before, after = draw(60, seed, noise=0.6), draw(120, seed + 10, noise=0.6)
+        result = epiloss.track(
+            before.sample,
+            after.sample,
+            start + 60 + after.day,
+            reference_when=start + before.day,
+            by=by,
+        )
+        assert result.alarms == ()
+        assert "days-independent" not in {one.code for one in result.remarks}
+
+
+def test_a_reference_of_few_days_is_told() -> None:
+    before = draw(6, 1)
+    result = epiloss.track(before.sample, draw(5, 2).sample, draw(5, 2).day, reference_when=before.day)
+    (remark,) = (one for one in result.remarks if one.code == "days-independent")
+    assert "fewer than ten days" in str(remark)
+    assert "Use a longer reference" in str(remark)
 
 
 def test_the_ledger_of_each_batch_adds_up_and_is_that_of_its_rows(quiet: epiloss.Tracking) -> None:
@@ -200,7 +236,7 @@ def test_moments_become_days_weeks_or_months() -> None:
     moments = np.array(["2024-01-07T23", "2024-01-08T01", "2024-02-29T12"], "datetime64[h]")
     for by, names in {
         None: ["2024-01-07", "2024-01-08", "2024-02-29"],
-        "week": ["2024-01-01", "2024-01-08", "2024-02-26"],
+        "week": ["2024-01-07", "2024-01-08", "2024-02-26"],  # the first is a part of a week
         "month": ["2024-01", "2024-02"],
         "value": ["2024-01-07T23", "2024-01-08T01", "2024-02-29T12"],
     }.items():

@@ -19,8 +19,9 @@ _MONDAY = 3  # 1970 began on a Thursday
 def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Codes, list[str]]:
     """Return the index of each row's period, and the names of the periods in order.
 
-    Dates are grouped by day unless ``by`` says otherwise. Each other value is a period of its own, in
-    numerical or alphabetical order.
+    Dates are grouped by day unless ``by`` says otherwise; a week is named after its Monday, or after the
+    first date if that is later. Each other value is a period of its own, in numerical or alphabetical
+    order.
 
     Examples
     --------
@@ -52,6 +53,17 @@ def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Cod
     return _distinct(_grouped(dates, by or "day"), what)
 
 
+def read_noise_periods(when: Any, by: str | None, n_rows: int, least: int) -> Codes:
+    """Return the index of each reference row's period, between which random variation is estimated.
+
+    If there are fewer than ``least`` weeks or months, the periods are days.
+    """
+    batch, names = read_periods(when, by, n_rows, "reference_when")
+    if by in ("week", "month") and len(names) < least:
+        batch, _ = read_periods(when, "day", n_rows, "reference_when")
+    return batch
+
+
 def _dates(values: Any) -> Any:
     """Return dates and times as datetime64, or None if the values are something else."""
     if values.dtype.kind == "M":
@@ -69,7 +81,8 @@ def _grouped(dates: Any, by: str) -> Any:
         return dates
     if by == "week":
         days = dates.astype("datetime64[D]").astype(np.int64)
-        return (days - (days + _MONDAY) % 7).astype("datetime64[D]")
+        monday = days - (days + _MONDAY) % 7
+        return np.maximum(monday, days.min()).astype("datetime64[D]")  # the first may be a part
     return dates.astype(f"datetime64[{_UNITS[by]}]")
 
 

@@ -22,7 +22,7 @@ from epiloss.repair.boosted import fit_boosted
 
 LEAST_ROWS = 500  # of the reference
 _FOLDS = 5
-_LEAST_UNITS = 10  # days or clusters that are needed to estimate their noise
+LEAST_UNITS = 10  # days or clusters that are needed to estimate their noise
 _FEW = 10  # rows; a smaller share in the reference counts as the share of this many
 _MOST_DEVIATION = 4.0  # of a single day, in standard deviations
 LEDGER = ("score", "calibration_loss", "grouping_loss", "remainder", "expected_score")
@@ -74,6 +74,7 @@ class ReferenceModel:
     units: Codes  # days or clusters of the reference's rows; all 0 if neither is known
     dispersion: Mapping[str, Any]  # excess variance between units, as a factor for each cell
     contrast: Any  # cells whose residuals are compared with those of all rows of the day
+    has_days: bool  # whether the days of the reference are known
 
     @property
     def n_units(self) -> int:
@@ -105,7 +106,7 @@ class ReferenceModel:
         units = _units(batch, binary.clusters)
         units = np.zeros(len(fold), np.int64) if units is None else units
         parts = (_known(problem), options, _fitted(binary), correction, divisions, reference, units)
-        return cls(*parts, {}, False)._with_dispersion(by_day=batch is not None)
+        return cls(*parts, {}, False, batch is not None)._with_dispersion()
 
     def predict(self, problem: Problem) -> tuple[Predicted, BinaryProblem]:
         """Return other rows with the predictions learned on the reference."""
@@ -174,21 +175,21 @@ class ReferenceModel:
         clipped = np.clip(share, least, 1 - least)
         return np.asarray(clipped * (1 - clipped))
 
-    def _with_dispersion(self, *, by_day: bool) -> ReferenceModel:
+    def _with_dispersion(self) -> ReferenceModel:
         """Estimate how much more days or clusters vary than independent rows would.
 
         If days differ in all cells alike, comparing a cell with all rows of the day cancels that noise.
         Each cell uses the comparison that is more precise.
         """
         n_units = int(self.units.max()) + 1
-        if n_units < _LEAST_UNITS:
+        if n_units < LEAST_UNITS:
             return replace(self, units=np.zeros_like(self.units))
         rows = self.reference
         lines = _residual_sums(rows, self.units, n_units, self.divisions)
         alone = _dispersion(*lines)
         relative = _dispersion(lines[0], *_contrasts(lines))
         share = lines[0].sum(axis=0) / rows.weights.sum()
-        contrast = relative < alone * (1 - share) if by_day else np.zeros(len(share), bool)
+        contrast = relative < alone * (1 - share) if self.has_days else np.zeros(len(share), bool)
         shares = _share_sums(rows, self.units, n_units, self.divisions, self._share_variance())
         found = {"outcomes": np.where(contrast, relative, alone), "shares": _dispersion(*shares)}
         return replace(self, dispersion=found, contrast=contrast)

@@ -22,8 +22,8 @@ from epiloss.analysis.evidence import (
     start_weight,
     starts_of,
 )
-from epiloss.analysis.periods import read_periods
-from epiloss.analysis.reference_model import LEDGER, Predicted, ReferenceModel
+from epiloss.analysis.periods import read_noise_periods, read_periods
+from epiloss.analysis.reference_model import LEAST_UNITS, LEDGER, Predicted, ReferenceModel
 from epiloss.analysis.tracking_result import LOSSES, NUMBERS, POPULATION, Alarm, Tracking
 from epiloss.analysis.two_samples import by_name
 from epiloss.errors import DataError, OptionError, Remark
@@ -119,7 +119,7 @@ def track(
         days = None
         if reference_when is not None:
             rows = _rows_of(reference_when, first)
-            days, _ = read_periods(rows, by, len(first.labels), "reference_when")
+            days = read_noise_periods(rows, by, len(first.labels), LEAST_UNITS)
         stage("learning on the reference")
         model = ReferenceModel.learn(first, chosen, days)
         stage("predicting the current rows")
@@ -373,9 +373,14 @@ def _remarks(model: ReferenceModel) -> list[Remark]:
         )
         found.append(Remark("columns-not-watched", text))
     if not model.n_units:
+        lacks, remedy = (
+            ("fewer than ten days", "Use a longer reference.")
+            if model.has_days
+            else ("no dates", "Pass them: reference_when=, or a column of the reference file.")
+        )
         text = (
-            "the reference has dates of fewer than ten days, so rows are treated as independent. Pass "
-            "reference_when= to estimate the random variation between days."
+            f"the reference has {lacks}, so rows are treated as independent, and a single bad day may "
+            f"raise an alarm. {remedy}"
         )
         found.append(Remark("days-independent", text))
     return found
