@@ -37,12 +37,15 @@ def compared(models: dict[str, Floats], sample: Sample, **options: Any) -> Compa
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"rule": "log"}, {"method": "paper"}, {"recalibrate": "sigmoid"}]
+    "options",
+    [{}, {"rule": "log"}, {"method": "paper"}, {"method": "twin"}, {"recalibrate": "sigmoid"}],
 )
 def test_identical_models_differ_by_exactly_nothing(sample: Sample, options: dict[str, Any]) -> None:
     result = compared({"one": sample.scores, "same": sample.scores.copy()}, sample, **options)
     assert (result.differences["difference"] == 0).all()
     assert (result.differences["pvalue"] == 1).all()
+    assert (result.differences["low"] == 0).all()
+    assert (result.differences["high"] == 0).all()
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.default_rng(3)])
@@ -196,8 +199,9 @@ def test_json_gives_back_the_dict(sample: Sample, tmp_path: Path) -> None:
 def test_the_text_is_aligned_and_names_all(sample: Sample) -> None:
     models = {"a long name": noisy(sample.scores, 0.5, 1), "b": sample.scores}
     blocks = str(compared(models, sample)).split("\n\n")
-    assert len(blocks) == 3
-    heads = [block.splitlines() for block in blocks[1:]]
+    assert len(blocks) == 4
+    heads = [block.splitlines() for block in blocks[1:3]]
+    assert blocks[3].startswith("By the Brier score, a long name is worse than b by 0.0")
     assert all(line.startswith(("model", "a long name", "b  ")) for line in heads[0])
     assert [line.index("0.") for line in heads[0][1:]] == 2 * [heads[0][0].index("score")]
     assert heads[1][0].startswith("minus b")

@@ -145,6 +145,9 @@ def test_an_overconfident_score_without_groups_is_to_be_recalibrated() -> None:
 def test_a_loss_without_an_interval_is_judged_by_its_value(base: Audit) -> None:
     infinite = replace(base, calibration_loss=Estimate(float("inf")), grouping_loss=NONE)
     assert verdict(infinite).kind == RECALIBRATE
+    found = verdict(replace(infinite, grouping_loss=LARGE))
+    assert found.kind == BOTH
+    assert found.sentence.startswith("Recalibrate and repair: the score is infinite")
 
 
 def test_names_from_the_data_cannot_steer_the_terminal() -> None:

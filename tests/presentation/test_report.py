@@ -97,11 +97,12 @@ def test_every_part_is_there_and_in_order(page: str) -> None:
         "verdict",
         "ledger",
         "segments",
-        "metrics",
         "diagram",
         "worst",
         "recalibration",
         "curve",
+        "metrics",
+        "checks",
         "method",
     ]
     assert len(re.findall(r"<h1>", page)) == 1

@@ -20,8 +20,10 @@ from epiloss.presentation.report import (
     drift_page,
     repair_page,
 )
+from epiloss.presentation.report.series_pages import regret_page, tracking_page
 from epiloss.simulate import Sigmoid
 
+KINDS = ("comparison", "drift", "repair", "tracking", "regret")  # pages that are not audits
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
 # moves the pointer 200 times; returns the median time, the most elements that one move changed, and
 # how many moves came to another region
@@ -87,6 +89,15 @@ def driver() -> Iterator[Any]:
         yield started
 
 
+def tracked(sample: Any) -> epiloss.Tracking:
+    """Follow a model whose outcomes change, over ten days of 200 rows."""
+    now = Sigmoid(perturbation="step").sample(2_000, random_state=2)
+    days = np.repeat(np.arange(10), 200)
+    X, X_now = ({"age": one.X[:, 0], EVIL: one.X[:, 1]} for one in (sample, now))
+    reference = sample.y, sample.scores, X
+    return epiloss.track(reference, (1 - now.y, now.scores, X_now), days)
+
+
 @pytest.fixture(scope="module")
 def sample() -> Any:
     return Sigmoid(perturbation="step").sample(2_000)
@@ -126,6 +137,8 @@ def pages(sample: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
         "classes": audit_page(epiloss.audit(labels, scores, sample.X, task="classwise", **options)),
         "level sets": audit_page(epiloss.audit(sample.y, sample.scores)),
         "comparison": comparison_page(epiloss.compare(sample.y, models, X, **options), title=EVIL),
+        "tracking": tracking_page(tracked(sample), **about),
+        "regret": regret_page(epiloss.regret(audit, cost_fp=1, cost_fn=3), **about),
         "card": f"<!DOCTYPE html><meta charset=utf-8><body>{audit_card(audit)}</body>",
     }
     for name, text in texts.items():
@@ -135,8 +148,7 @@ def pages(sample: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
 
 @pytest.fixture(
     params=[
-        "audit", "crowd", "images", "classes", "level sets", "comparison", "card", "subgroups", "drift",
-        "repair",
+        "audit", "crowd", "images", "classes", "level sets", "card", "subgroups", *KINDS,
     ]
 )  # fmt: skip
 def each(request: pytest.FixtureRequest, pages: dict[str, Path]) -> Path:
@@ -320,7 +332,7 @@ def test_views_and_classes_can_be_chosen(driver: Any, pages: dict[str, Path]) ->
     assert point(driver)["n"] != before
 
 
-@pytest.mark.parametrize("name", ["audit", "comparison", "level sets", "subgroups", "drift", "repair"])
+@pytest.mark.parametrize("name", ["audit", "level sets", "subgroups", *KINDS])
 def test_text_can_be_read_in_both_themes(driver: Any, pages: dict[str, Path], name: str) -> None:
     background = "return getComputedStyle(document.documentElement).backgroundColor"
     open_page(driver, pages[name])
@@ -410,7 +422,7 @@ def test_paper_has_no_controls_and_is_light(driver: Any, pages: dict[str, Path])
 
 @pytest.mark.parametrize(
     "name",
-    ["audit", "crowd", "classes", "comparison", "level sets", "subgroups", "drift", "repair"],
+    ["audit", "crowd", "classes", "level sets", "subgroups", *KINDS],
 )
 def test_nothing_is_cut_off_on_paper(driver: Any, pages: dict[str, Path], name: str) -> None:
     open_page(driver, pages[name], width=739)  # a letter with narrow margins
@@ -432,7 +444,7 @@ def test_thumbnails_are_shown(driver: Any, pages: dict[str, Path]) -> None:
     assert set(widths) == {8}
 
 
-@pytest.mark.parametrize("name", ["subgroups", "drift", "repair"])
+@pytest.mark.parametrize("name", ["audit", "subgroups", "drift", "repair", "comparison", "tracking"])
 def test_tables_are_cards_on_a_phone_that_name_every_number(
     driver: Any, pages: dict[str, Path], name: str
 ) -> None:
@@ -446,10 +458,11 @@ def test_tables_are_cards_on_a_phone_that_name_every_number(
     """)
     assert unnamed == 0
     open_page(driver, pages[name])
-    assert all(head.is_displayed() for head in driver.find_elements("css selector", "table.gaps thead"))
+    heads = driver.find_elements("css selector", "table.gaps:not(details:not([open]) *) thead")
+    assert all(head.is_displayed() for head in heads)
 
 
-@pytest.mark.parametrize("name", ["audit", "subgroups", "drift", "repair", "comparison"])
+@pytest.mark.parametrize("name", ["audit", "subgroups", *KINDS])
 def test_the_tab_key_reaches_the_findings_first_and_everything_in_sight(
     driver: Any, pages: dict[str, Path], name: str
 ) -> None:
@@ -475,13 +488,35 @@ def test_the_tab_key_reaches_the_findings_first_and_everything_in_sight(
     assert all(is_shown for _, is_shown, _ in seen)
 
 
-def test_the_drift_and_repair_pages_are_light_on_paper(driver: Any, pages: dict[str, Path]) -> None:
-    for name in ("drift", "repair", "subgroups"):
+def test_all_kinds_of_pages_are_light_on_paper(driver: Any, pages: dict[str, Path]) -> None:
+    for name in ("subgroups", *KINDS):
         open_page(driver, pages[name])
         find(driver, "#theme").click()
         emulate(driver, media="print", theme="dark")
         assert not find(driver, "#theme").is_displayed()
-        assert find(driver, "table.gaps").is_displayed()
+        assert find(driver, "table").is_displayed()
         colour = "return getComputedStyle(document.documentElement).backgroundColor"
         assert driver.execute_script(colour) == "rgb(255, 255, 255)"
         emulate(driver)
+
+
+@pytest.mark.parametrize("name", ["tracking", "regret"])
+def test_texts_of_charts_are_large_enough_on_a_phone(
+    driver: Any, pages: dict[str, Path], name: str
+) -> None:
+    open_page(driver, pages[name], width=390)
+    sizes = driver.execute_script("""
+    return [...document.querySelectorAll("svg.series text")].filter((one) =>
+      getComputedStyle(one).display !== "none").map((one) =>
+      parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().a)
+    """)
+    assert min(sizes) >= 9
+
+
+def test_commands_break_between_words(driver: Any, pages: dict[str, Path]) -> None:
+    open_page(driver, pages["drift"], width=390)
+    heights = driver.execute_script("""
+    return [...document.querySelectorAll("pre .word")].map((one) => one.getClientRects().length)
+    """)
+    assert heights
+    assert set(heights) == {1}

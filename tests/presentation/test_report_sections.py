@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 import epiloss
 from epiloss.errors import OptionError
+from epiloss.partition import Tree
 from epiloss.presentation.plot.style import BLUE, COLOURS, SKY, side_colours
-from epiloss.presentation.report import audit_page, drift_page, repair_page
+from epiloss.presentation.report import audit_page, comparison_page, drift_page, repair_page
 from epiloss.presentation.report.escaping import asset
 from epiloss.simulate import Sigmoid
 from report_pages import EVIL, Page, check_harmless
@@ -53,8 +54,9 @@ def test_every_page_has_title_model_data_rows_and_date(
     for name, result in pages_of(audit, repaired, drifted).items():
         about = {"title": EVIL[0], "model": EVIL[1], "data": "jan.csv", "date": "2026-03-01"}
         found = check_harmless(result.to_html(**about, command="epiloss audit jan.csv"))
-        for text in (*about.values(), "epiloss audit jan.csv"):
+        for text in about.values():
             assert text in found.texts, (name, text)
+        assert "epiloss audit jan.csv" in found.text, name
         assert re.search(r"Rows [\d,]+", found.text), name
         assert "import epiloss" not in found.text
         plain = Page(result.to_html())
@@ -183,3 +185,55 @@ def test_pages_have_the_colours_of_the_plots() -> None:
         assert (shown["under"], shown["over"]) == side_colours(axes)
         assert shown["calibration"] == COLOURS["calibration_loss"].lower()
         assert shown["grouping"] == grouping.lower()
+
+
+def test_key_metrics_come_before_the_ledger_and_all_metrics_after_the_findings(
+    audit: epiloss.Audit,
+) -> None:
+    text = audit_page(audit)
+    places = [text.index(f'id="{name}"') for name in ("verdict", "ledger", "segments", "diagram")]
+    places += [text.index(f'id="{name}"') for name in ("subgroups", "curve", "metrics", "method")]
+    assert places == sorted(places)
+    key = Page(text[text.index('class="key"') : text.index('id="ledger"')]).text
+    for name in ("accuracy", "auc", "brier_skill_score", "ece_equal_width"):
+        one = audit.metrics[name]
+        assert f"{one.title} {one.value:.4f}" in key
+
+
+def test_the_title_of_a_verdict_names_the_larger_loss_first() -> None:
+    scores = np.clip(SAMPLE.scores * 0.9, 0, 1)
+    for given, title in (
+        (scores, "Repair and recalibrate"),
+        (SAMPLE.scores**3, "Recalibrate and repair"),
+    ):
+        result = epiloss.audit(SAMPLE.y, given, SAMPLE.X)
+        assert result.verdict.kind == "recalibrate-and-repair"
+        assert result.verdict.sentence.startswith(f"{title}: ")
+        assert f"{title}</h2>" in audit_page(result)
+
+
+def test_rows_with_equal_features_are_a_check_or_a_note() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 10, (4_000, 2)).astype(float)
+    q = 0.2 + 0.05 * x[:, 0] + 0.2 * (x[:, 1] % 2)
+    y, scores = (generator.random(4_000) < q).astype(int), 0.2 + 0.05 * x[:, 0]
+    result = epiloss.audit(y, scores, x)
+    assert result.equal_rows is not None
+    assert result.equal_rows.agrees
+    assert (
+        "Rows with equal features and scores (100% of the rows) agree" in Page(audit_page(result)).text
+    )
+    blind = epiloss.audit(y, scores, x, method="partition", partition=Tree(1_000))
+    assert blind.equal_rows is not None
+    assert not blind.equal_rows.agrees
+    assert str(blind.equal_rows) in Page(audit_page(blind)).text
+
+
+def test_a_comparison_lists_the_segments_of_each_model() -> None:
+    X = {"side": SIDE, "other": SAMPLE.X[:, 0]}
+    result = epiloss.compare(SAMPLE.y, {"scores": SAMPLE.scores, "truth": SAMPLE.q}, X)
+    found = check_harmless(comparison_page(result))
+    assert "By the Brier score, scores is worse than truth by" in found.text
+    segments = result.audits["scores"].segments
+    assert len(segments)
+    assert all(one.description in found.text for one in segments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from epiloss.analysis.wording import rule_title
 from epiloss.auditing.differences import LOSSES, loss_title, paired_difference
 from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit_rows
-from epiloss.errors import DataError, OptionError
+from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import Options, read_options
 from epiloss.number_format import loss_spec
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _LEDGER = (*LOSSES, "remainder")
 _RECALIBRATED = "_recalibrated"
+_WIDE = 100  # characters per line
 
 
 @dataclass(frozen=True)
@@ -303,4 +305,45 @@ def _text(comparison: Comparison) -> list[str]:
         shown = [f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"] if known else ["", ""]
         rows.append([name, loss.replace("_", " "), *shown])
     note = f"A positive difference means that the model is worse than {comparison.baseline}."
-    return [*lines, "", *aligned(rows), note]
+    words = textwrap.fill(in_words(comparison), _WIDE, break_on_hyphens=False)
+    return [*lines, "", *aligned(rows), note, "", words]
+
+
+def in_words(comparison: Comparison) -> str:
+    """Say which models have a significantly better or worse score than the baseline.
+
+    Examples
+    --------
+    >>> import epiloss
+    >>> sample = epiloss.simulate.Sigmoid(perturbation="step").sample(1_000)
+    >>> print(in_words(epiloss.compare(sample.y, {"scores": sample.scores, "truth": sample.q})))
+    By the Brier score, scores is worse than truth by 0.0390 (95% interval 0.0319 to 0.0460).
+    """
+    table = comparison.differences
+    scores = table.take(np.flatnonzero(table["loss"] == "score"))
+    spec = loss_spec(*(one.score.value for one in comparison.audits.values()), least=4)
+    first, baseline = next(iter(comparison.audits.values())), printable(comparison.baseline)
+    level, clear, unclear = first.confidence_level, [], []
+    for row in scores.rows():
+        if not np.isfinite(row["difference"]):
+            continue
+        if not row["pvalue"] <= 1 - level:
+            unclear.append(printable(str(row["name"])))
+            continue
+        ends = sorted((abs(row["low"]), abs(row["high"])))
+        side, by = "worse" if row["difference"] > 0 else "better", abs(row["difference"])
+        clear.append(
+            f"{printable(str(row['name']))} is {side} than {baseline} by {by:{spec}} "
+            f"({percent(level)} interval {ends[0]:{spec}} to {ends[1]:{spec}})"
+        )
+    if unclear:
+        be = "is" if len(unclear) == 1 else "are"
+        clear.append(f"{_listed(unclear)} {be} not significantly different from {baseline}")
+    if not clear:
+        return ""
+    return f"By the {rule_title(first.rule)}, {'; '.join(clear)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

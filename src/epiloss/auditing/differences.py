@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import difference_estimate
 from epiloss.estimation.influence import Influence
@@ -37,7 +39,10 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
     (0.0, 1.0)
     """
     value = float(getattr(one, loss)) - float(getattr(other, loss))
-    stderr = (_influence(one, loss) - _influence(other, loss)).stderr()
+    parts = _influence(one, loss), _influence(other, loss)
+    if value == 0 and np.array_equal(parts[0].contribution, parts[1].contribution):
+        return difference_estimate(0.0, 0.0, one.confidence_level)  # the same scores
+    stderr = (parts[0] - parts[1]).stderr()
     if (
         loss == "grouping_loss"
         and one.method == "partition"

@@ -213,6 +213,7 @@ class Judgement:
         calibration, grouping = self.audit.calibration_loss, self.grouping
         least = _PART * self.matters
         recalibrate = is_there(calibration) and calibration.value >= least
+        recalibrate |= math.isinf(calibration.value)  # without a standard error or a test
         repair = self.grouping_is_there and grouping.value >= least
         if recalibrate == repair and not self.is_blind:
             return BOTH if repair else RECALIBRATE if calibration.value >= grouping.value else REPAIR

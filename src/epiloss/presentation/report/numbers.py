@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epiloss.auditing.result import Audit
 from epiloss.metrics.result import Metric
 from epiloss.presentation.report.wording import interval, number
 
 _DIGITS = 4
+_KEY = ("accuracy", "auc", "brier_skill_score", "ece_equal_width")  # also at the top of the page
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class MetricRow:
     interval: str
     floor: str
     is_chance: bool
+    is_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ class MetricTable:
     subject: str
     rows: list[MetricRow]
     notes: list[str]
+
+    @property
+    def key_rows(self) -> list[MetricRow]:
+        """The rows that are also shown at the top of the page."""
+        return [row for row in self.rows if row.is_key]
 
     @property
     def has_floors(self) -> bool:
@@ -46,7 +53,7 @@ def metric_table(audit: Audit) -> MetricTable | None:
     for name, reason in found.left_out.items():
         reasons.setdefault(reason, []).append(name.replace("_", " "))
     left = [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
-    rows = [_row(one) for one in found.values()]
+    rows = [replace(_row(one), is_key=name in _KEY) for name, one in found.items()]
     return MetricTable(found.subject, rows, [*left, *found.notes])
 
 

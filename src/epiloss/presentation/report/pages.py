@@ -9,11 +9,12 @@ from typing import Any, Unpack
 import numpy as np
 from markupsafe import Markup
 
-from epiloss.analysis.comparison import Comparison
+from epiloss.analysis.comparison import Comparison, in_words
 from epiloss.auditing.result import Audit
 from epiloss.estimate import percent
 from epiloss.number_format import loss_spec, rate_spec
 from epiloss.presentation.report import diagram, wording
+from epiloss.presentation.report.checks import passed_checks
 from epiloss.presentation.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.presentation.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
 from epiloss.presentation.report.gaps import segment_table, subgroup_tables
@@ -59,7 +60,9 @@ def audit_page(
         blind=wording.is_blind(audit),
         ledger=ledger_lines(audit),
         segments=segment_table(audit),
-        metrics=metric_table(audit),
+        metrics=(metrics := metric_table(audit)),
+        key_metrics=[] if metrics is None else metrics.key_rows,
+        checks=passed_checks(audit),
         subgroups=subgroup_tables(audit, intersections),
         spec=loss_spec(audit.score.value),
         panels=panels,
@@ -85,12 +88,13 @@ def comparison_page(comparison: Comparison, **about: Unpack[About]) -> str:
         "comparison.html",
         header_of(about, title=title, rows=f"{first.n_samples:,}"),
         comparison=comparison,
+        summary=in_words(comparison),
         audits=audits,
         first=first,
         losses=loss_bars(list(audits.items())),
         spec=loss_spec(*(one.score.value for one in audits.values())),
         differences=_differences(comparison),
-        worst={name: _rows(one, one.worst_regions(3)) for name, one in audits.items()},
+        segments={name: segment_table(one) for name, one in audits.items()},
         headline=f"{len(audits)} models, {wording.headline(first, regions=False)}",
         data=json_block({"panels": []}),
         **method_parts(first, comparison.baseline),
@@ -107,7 +111,7 @@ def audit_card(audit: Audit) -> str:
     return template.render(
         audit=audit,
         headline=wording.headline(audit),
-        badge=wording.BADGES[audit.verdict.kind],
+        badge=wording.badge(audit.verdict),
         ledger=ledger_lines(audit),
         panel=panel,
         style=Markup(asset("card.css")),
@@ -126,7 +130,6 @@ def filled_page(template: str, header: Header, **parts: Any) -> str:
             policy=security_policy(script=script, style=style),
             script=Markup(script),
             style=Markup(style),
-            badges=wording.BADGES,
             wording=wording,
             versions=wording.versions(),
             **parts,

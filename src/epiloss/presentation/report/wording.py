@@ -21,6 +21,7 @@ from epiloss.auditing.judgement import (
 )
 from epiloss.auditing.ledger import DETECTABLE_TITLE, RULES, lower_limit_title, regions_by
 from epiloss.auditing.result import Audit
+from epiloss.auditing.verdict import Verdict
 from epiloss.calibration.recalibrators import RECALIBRATORS
 from epiloss.estimate import Estimate, percent
 from epiloss.estimation.options import DEFAULTS, PAPER_REGION_RATIO
@@ -55,6 +56,24 @@ _NAMELESS = "__index_level_"  # prefix of the column that holds an index without
 _RATES = ("score_mean", "label_mean", "expected")  # of a region
 _SAME_AS_GIVEN = ("strategy", "split", "repeats", "method", "adjust", "confidence_level", "tolerance")
 _SHORT_HANDS = {"partition": ("stump", "kmeans"), "recalibrate": tuple(RECALIBRATORS)}
+
+
+def badge(verdict: Verdict) -> tuple[str, str]:
+    """Return the sign and the title of a verdict, which names the larger loss first."""
+    sign, title = BADGES[verdict.kind]
+    action = verdict.sentence.partition(":")[0]
+    return sign, action if verdict.kind == BOTH else title
+
+
+def curve_name(curve: str) -> str:
+    """Return the name of a calibration curve in words.
+
+    Examples
+    --------
+    >>> curve_name("LocalLinear"), curve_name("MyCurve")
+    ('local-linear', 'MyCurve')
+    """
+    return _CURVES.get(curve, curve)
 
 
 def number(value: float | None, spec: str = "z.5f") -> str:
@@ -143,6 +162,8 @@ def grouping_title(audit: Audit) -> str:
 def notes(audit: Audit) -> list[str]:
     """Return the remarks, without that on an unnamed index, which is obviously not a feature."""
     found: list[str] = [text for text in audit.remarks if _NAMELESS not in text]
+    if audit.equal_rows is not None and not audit.equal_rows.agrees:
+        found.append(str(audit.equal_rows))
     if audit.recalibrated is not None:
         new = [text for text in audit.recalibrated.remarks if text not in audit.remarks]
         found += [f"recalibrated: {text}" for text in new]
