@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -209,7 +210,7 @@ def test_a_change_is_tracked_drawn_reported_and_fails_the_gate(log: str, run: Ru
     assert "where ward is B" in out
     assert Path("t.png").read_bytes().startswith(b"\x89PNG")
     page = Path("t.html").read_text()
-    assert "epiloss track log.parquet" in page
+    assert "epiloss track log.parquet" in re.sub("<[^>]*>", "", page)
     found = json.loads(Path("t.json").read_text())
     assert found["schema"] == 2
     assert len(found["periods"]["n"]) == 90 - 46
