@@ -174,6 +174,17 @@ def test_drift_is_that_of_python_and_can_be_a_gate(run: Run) -> None:
     assert run(*command)[0] == 0
 
 
+def test_row_numbers_are_named_in_the_same_way_for_different_rows(log: str, run: Run) -> None:
+    columns = ("--label", "y", "--score", "p", "--exclude", "q", "--json")
+    for command in (
+        ("drift", "old.csv", "new.csv", *FAST, *columns),
+        ("track", log, "--date", "day", "--until", "2024-02-15", *columns),
+    ):
+        code, out, _ = run(*command, "--exclude", "id")
+        assert code == 0
+        assert run(*command, "--row-id", "id")[1] == out
+
+
 def test_regret_takes_costs_and_a_threshold(run: Run) -> None:
     code, out, _ = run("regret", "old.csv", *AUDIT, "--cost-fn", "4", "--json")
     assert code == 0
@@ -235,6 +246,14 @@ def test_without_a_change_the_gate_of_track_passes(log: str, run: Run) -> None:
     code, _, said = run("track", "quiet.parquet", *TRACK, "--until", "2024-02-15", "--fail-worse")
     assert code == 0
     assert "Gate passed: no change of the outcomes was found." in said
+
+
+def test_errors_of_track_name_its_options(log: str, run: Run) -> None:
+    code, _, said = run("track", log, *TRACK[:-1], "id", "--until", "4000", "--by", "week")
+    assert code == 4
+    assert said.startswith("epiloss: --date must hold dates to be grouped by week, got 0. ")
+    assert "--by 'value'" in said
+    assert "--date must name a column" in run("track", log, *TRACK[:-1], "dya", "--until", "4")[2]
 
 
 @pytest.mark.parametrize(("until", "code"), [("2023-01-01", 4), ("2030-01-01", 4), ("soon", 2)])

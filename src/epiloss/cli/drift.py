@@ -34,7 +34,7 @@ EXAMPLES = (
 )
 @click.argument("reference")
 @click.argument("current")
-@column_options("subgroups", "display", "row-id")
+@column_options("subgroups", "display")
 @estimated_by(
     "task",
     "rule",

@@ -47,7 +47,7 @@ EXAMPLES = (
     type=click.Choice(["day", "week", "month", "value"]),
     help="Length of a batch.  [default: a day for dates, otherwise each value]",
 )
-@column_options("display", "row-id")
+@column_options("display")
 @estimated_by("task", "rule", "confidence-level", "seed")
 @memory_option()
 @output_options

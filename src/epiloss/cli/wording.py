@@ -23,17 +23,19 @@ _OPTIONS = {
     "length_normalized": "--length-normalized",
     "cost_fp": "--cost-fp",
     "cost_fn": "--cost-fn",
+    "reference_when": "--date",
 }
-# these are also ordinary words, so they are replaced only when followed by =
+# these are also ordinary words, so they are replaced only when followed by = or at the start of a rule
 _SAME = (
     "task", "label", "score", "subgroups", "clusters", "engine", "memory", "display", "logits", "method",
-    "rule", "checkpoint", "recalibrate", "strategy", "tolerance", "sql",
+    "rule", "checkpoint", "recalibrate", "strategy", "tolerance", "sql", "by", "date",
 )  # fmt: skip
-SWITCHES = {**_OPTIONS, **{name: f"--{name}" for name in _SAME}}
+SWITCHES = {**_OPTIONS, **{name: f"--{name}" for name in _SAME}, "when": "--date"}
 _MENTION = re.compile(
     r"(?<!\w)'[^']*'"  # quoted names come from the data and are left alone
     rf"|\b({'|'.join(SWITCHES)})=(?:True\b|\[\.\.\.\])?"
     rf"|\b({'|'.join(name for name in _OPTIONS if '_' in name)})\b"
+    rf"|^({'|'.join(SWITCHES)})(?= must\b)"
 )
 
 
@@ -46,13 +48,15 @@ def with_switches(text: str) -> str:
     "Pass --drop-missing to leave such rows out; 'y_true=' is a name."
     >>> with_switches("y_true must hold two classes. Pass task='joint' or classes=[...].")
     "--label must hold two classes. Pass --task 'joint' or --class."
+    >>> with_switches("tolerance must lie in (0, 1), got 2.0.")
+    '--tolerance must lie in (0, 1), got 2.0.'
     """
 
     def option(found: re.Match[str]) -> str:
-        switch, name = found.groups()
-        if switch is None and name is None:
+        named = next(filter(None, found.groups()), None)
+        if named is None:
             return found.group()
-        replacement = SWITCHES[switch or name]
+        replacement = SWITCHES[named]
         next_character = text[found.end() : found.end() + 1]
         value_follows = found.group().endswith("=") and next_character.strip(" ,.;)")
         return f"{replacement} " if value_follows else replacement
