@@ -80,13 +80,13 @@ class _Status:
     @contextmanager
     def inside(self, what: str) -> Iterator[None]:
         """Show the progress of a nested call and its stages."""
-        outer, self._what = self._what, what
+        outer, before, self._what = self._what, self._text, what
         self._say_now(what)
         try:
             yield
         finally:
             self._what = outer
-            self._say_now(outer)
+            self._say_now(before)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:

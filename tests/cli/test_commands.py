@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -273,6 +275,51 @@ def test_printed_lines_name_switches_instead_of_python() -> None:
     )
     assert _for_command_line("note: pass task= to change.") == "note: pass --task to change."
     assert _for_command_line("result.segments") == "result.segments"
+
+
+@pytest.mark.parametrize("row_id", [(), ("--row-id", "id")])
+@pytest.mark.parametrize("kind", ["small", "category", "text"])
+def test_files_of_different_formats_are_compared(kind: str, row_id: tuple[str, ...], run: Run) -> None:
+    """CSV files hold numbers as floats and names as text."""
+    table = pa.table(columns(0))
+    label = pa.compute.if_else(pa.compute.equal(table["y"], 1), "yes", "no")
+    other = {
+        "small": (table, table["y"].cast("int8")),
+        "category": (table.set_column(1, "y", label), label.dictionary_encode()),
+        "text": (table.set_column(1, "y", label), label.cast("large_string")),
+    }
+    plain, labels = other[kind]
+    csv.write_csv(plain, "first.csv")
+    parquet.write_table(plain.set_column(1, "y", labels), "second.parquet")
+    positive = () if kind == "small" else ("--pos-label", "yes")
+    given = ("--label", "y", "--score", "p", "--exclude", "q", *FAST, *positive, *row_id)
+    code, out, said = run("compare", "first.csv", "second.parquet", *given)
+    assert (code, said.count("must")) == (0, 0)
+    assert "+0.00000 [" in out
+
+
+# standard input
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("audit", "old.csv", *AUDIT),
+        ("compare", "old.csv", "--label", "y", "--score", "p", "--score", "q", *FAST),
+        ("drift", "new.csv", "old.csv", *AUDIT),
+        ("regret", "old.csv", *AUDIT),
+        ("track", "old.csv", *AUDIT[:-4], "--date", "id", "--until", "1000"),
+    ],
+)
+def test_every_command_reads_standard_input(
+    command: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(*command, "--json")
+    assert expected[0] == 0
+    piped = SimpleNamespace(buffer=io.BytesIO(Path("old.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    found = run(*("-" if one == "old.csv" else one for one in command), "--json")
+    assert found[:2] == expected[:2]
 
 
 # report, baseline, header

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from pyarrow import csv, dataset, feather, parquet
 
 import epiloss
+from epiloss._progress import stage, working
 from epiloss.sources import base, files
 from epiloss.streaming import sampling
 from streaming_rows import SMALL, N, audited, shuffled, table
@@ -396,7 +398,21 @@ def test_progress_shows_rows_and_rate_on_a_terminal_only(
     shown = capsys.readouterr().err
     assert f"of {N:,} rows" in shown
     assert "/s" in shown
-    assert "tally" in shown
+    assert "evaluating rows" in shown
+
+
+def test_a_nested_call_gives_the_status_back(capsys: pytest.CaptureFixture[str]) -> None:
+    with working("auditing", verbose=True):
+        while "auditing" not in capsys.readouterr().err:  # a timer shows the status
+            time.sleep(0.01)
+        stage("writing a page")
+        with working("searching for segments"):
+            pass
+    assert capsys.readouterr().err.splitlines() == [
+        "epiloss: auditing: writing a page ...",
+        "epiloss: searching for segments ...",
+        "epiloss: auditing: writing a page ...",
+    ]
 
 
 def test_rows_without_a_cluster_are_refused_by_name(whole: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from epiloss._progress import stage
 from epiloss._random import stream, streams
 from epiloss._threads import limited_threads
 from epiloss._typing import Floats
@@ -103,11 +104,14 @@ def drift(reference: Sample, current: Sample, **options: Any) -> Drift:
     before, after = read_two_samples(reference, current, chosen.reading)
     chosen.check_rows(min(len(before.labels), len(after.labels)))
     old, new = (binary_problems(one, chosen.rule)[0] for one in (before, after))
+    stage("learning regions on the reference")
     fold, learned = _learned(old, chosen, splits, trees)
+    stage("estimating the losses of both")
     first, second, n_regions = _both_losses((old, new), fold, learned, chosen, curves[:2])
     by_twins = _by_twins_possible((old, new), chosen)
     changes = None
     if all(map(is_possible, (old, new))):
+        stage("comparing them on their common population")
         common = common_population(old, new, chosen)
         same = [_weighted(*one) for one in zip((old, new), common.weights, strict=True)]
         then, now, _ = _both_losses(same, fold, learned, chosen, curves[2:], n_splits=1)

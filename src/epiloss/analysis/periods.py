@@ -44,8 +44,8 @@ def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Cod
         if by not in (None, "value"):
             first = printable(repr(values[:1].tolist()[0]))[:60]
             raise DataError(
-                f"{what} must hold dates to be grouped by {by}, got {first}. Convert it to dates, or use "
-                "by='value'."
+                f"{what} must hold dates to be grouped by {by}, got {first}. Convert it to dates, or "
+                "use by='value'."
             )
         return _distinct(values, what)
     if np.isnat(dates).any():

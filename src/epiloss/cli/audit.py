@@ -117,6 +117,8 @@ def _run(
     wanted = repair["repair"] or repair["save_repair"]
     repaired = repair_scores(result, repair, names, source) if wanted else None
     checks = gate(result)
+    if with_metrics:
+        stage("computing metrics")
     metrics = result.metrics if with_metrics else None
     plain = None if repaired is None or not output.as_json else repaired.to_dict()
     output.show(result, metrics, repaired, repair=plain, gate=plain_checks(checks))

@@ -21,7 +21,7 @@ from epiloss.cli.options import (
     worse_option,
 )
 from epiloss.cli.output import check_output, named_files
-from epiloss.cli.rows import Rows, read_rows, score_columns, take_columns
+from epiloss.cli.rows import Rows, comparable, read_rows, score_columns, take_columns
 from epiloss.errors import DataError, printable
 
 if TYPE_CHECKING:
@@ -131,8 +131,16 @@ def _matched(rows: Rows, first: Rows) -> Rows:
     key = first.roles.row_id
     table = rows.table
     if key is not None:
-        places = arrow().compute.index_in(first.table.column(key), table.column(key).combine_chunks())
-        distinct = arrow().compute.count_distinct(table.column(key)).as_py()
+        theirs, own = (comparable(one.table.column(key)) for one in (first, rows))
+        if theirs.type != own.type:
+            raise DataError(
+                printable(
+                    f"column {key!r} must have the same type in {first.name} and {rows.name}, got "
+                )
+                + f"{theirs.type} and {own.type}. Convert it."
+            )
+        places = arrow().compute.index_in(theirs, own)
+        distinct = arrow().compute.count_distinct(own).as_py()
         if places.null_count or distinct < rows.n:
             raise DataError(
                 printable(f"column {key!r} must identify the same rows in {first.name} and {rows.name}.")
@@ -140,7 +148,7 @@ def _matched(rows: Rows, first: Rows) -> Rows:
             )
         table = table.take(places)
     matched = replace(rows, table=table)
-    if not matched.labels.combine_chunks().equals(first.labels.combine_chunks()):
+    if not comparable(matched.labels).equals(comparable(first.labels)):
         raise DataError(
             printable(
                 f"{rows.name} must have the same labels as {first.name} in each row, but differs. "

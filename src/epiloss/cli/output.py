@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from epiloss.repair.evaluate import RepairResult
 
 
+_STANDARD_INPUT = "epiloss standard input"
+
+
 def repair_scores(
     result: Audit, repair: Mapping[str, Any], scores: tuple[str, ...], source: Any
 ) -> RepairResult:
@@ -184,9 +187,21 @@ def opened(files: Sequence[str], scores: Sequence[str], sql: str | None = None) 
     from epiloss.sources.whole_files import read_whole
 
     names = [local_name(name) for name in files]
-    table = read_whole(names[0]) if len(names) == 1 else None
+    table = None
+    if len(names) == 1:
+        table = _standard_input() if names[0] == "-" else read_whole(names[0])
     source = with_query(names if table is None else table, sql)
     return source, named_columns(source, scores, "score")
+
+
+def _standard_input() -> Any:
+    """Return standard input as a table; it can be read only once, so the command keeps the table."""
+    from epiloss.sources.whole_files import read_whole
+
+    kept = click.get_current_context().meta
+    if _STANDARD_INPUT not in kept:
+        kept[_STANDARD_INPUT] = read_whole("-")
+    return kept[_STANDARD_INPUT]
 
 
 def _holds(given: str, path: str) -> bool:

@@ -38,7 +38,7 @@ class Rows:
     @property
     def labels(self) -> Any:
         """The labels."""
-        return self.table.column(self.roles.label)
+        return as_integers(self.table.column(self.roles.label))
 
     def scores(self, names: Sequence[str]) -> Any:
         """Return one score column as an array, or several as a table."""
@@ -46,7 +46,7 @@ class Rows:
 
     def column(self, name: str) -> Any:
         """Return a column as a NumPy array."""
-        return self.table.column(name).to_numpy()
+        return as_integers(self.table.column(name)).to_numpy()
 
     def data(self, *names: str) -> dict[str, Any]:
         """Return the arguments of the Python call that are in ``names``: X, subgroups and so on."""
@@ -60,6 +60,32 @@ class Rows:
             "display": self.table.select(list(roles.display)) if roles.display else None,
         }
         return {name: known[name] for name in names}
+
+
+def as_integers(column: Any) -> Any:
+    """Return a column of integral floats, which is how CSV files are read, as integers."""
+    from epiloss.sources.arrow import arrow
+
+    types = arrow().types
+    is_number = types.is_floating(column.type) or types.is_integer(column.type)
+    if not is_number or column.null_count:
+        return column
+    try:
+        return column.cast("int64")
+    except arrow().ArrowInvalid:  # a fraction, NaN or too large
+        return column
+
+
+def comparable(column: Any) -> Any:
+    """Return a column in one type for equal values, whatever the type in the file."""
+    from epiloss.sources.arrow import arrow
+
+    types = arrow().types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_string(column.type) or types.is_string_view(column.type):
+        column = column.cast("large_string")
+    return as_integers(column).combine_chunks()
 
 
 def take_columns(options: dict[str, Any]) -> dict[str, Any]:

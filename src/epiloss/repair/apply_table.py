@@ -56,7 +56,10 @@ def repair_table(
     fields += [plain_field(source.schema.field(name)) for name in kept]
     fields += [pa.field(name, pa.float64()) for name in better]
     n_rows = 0
-    with writing_table(output, pa.schema(fields)) as write, counted("repair", source.n_rows) as advance:
+    with (
+        writing_table(output, pa.schema(fields)) as write,
+        counted("repairing", source.n_rows) as advance,
+    ):
         for part in source.parts:
             batches = part.batches(list(dict.fromkeys([*scores, *learned, *kept])))
             for batch, _, at in numbered_batches(batches, part.name, part.first_row):

@@ -70,6 +70,7 @@ class TakeCensus(Pass[Census]):
     roles: Roles
     drop_missing: bool = False
     name: ClassVar[str] = "census"
+    title: ClassVar[str] = "reading labels"
     result: ClassVar[type[PassResult]] = Census
 
     @property

@@ -38,6 +38,7 @@ class Pass(ABC, Generic[Result]):
     """A pass over the data: a function of one part, independent of the other parts."""
 
     name: ClassVar[str]
+    title: ClassVar[str]  # for the progress bar
     result: ClassVar[type[PassResult]]
 
     @property

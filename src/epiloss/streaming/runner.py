@@ -45,7 +45,7 @@ class Runner:
         tasks: list[Task] = [
             (part, offsets.get(identity, 0)) for identity, part in parts.items() if identity not in done
         ]
-        with counted(work.name, n_rows or self.source.n_rows, self.verbose) as advance:
+        with counted(work.title, n_rows or self.source.n_rows, self.verbose) as advance:
             if result is not None:
                 advance(result.n_rows)
             try:

@@ -46,6 +46,7 @@ class TakeScore(Pass[ScoreSum]):
     reader: Reader
     rule: ScoringRule
     name: ClassVar[str] = "score"
+    title: ClassVar[str] = "adding up losses"
     result: ClassVar[type[PassResult]] = ScoreSum
 
     @property

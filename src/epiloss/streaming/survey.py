@@ -73,6 +73,7 @@ class TakeSurvey(Pass[Survey]):
     by_place: bool = False
     with_scores: bool = True
     name: ClassVar[str] = "survey"
+    title: ClassVar[str] = "reading scores and features"
     result: ClassVar[type[PassResult]] = Survey
 
     @property

@@ -69,6 +69,7 @@ class TakeTally(Pass[Tally]):
     learned: tuple[Learned, ...]
     twin_models: tuple[tuple[TwinModels, ...], ...] = ()  # of each problem; empty for other methods
     name: ClassVar[str] = "tally"
+    title: ClassVar[str] = "evaluating rows"
     result: ClassVar[type[PassResult]] = Tally
 
     @property
