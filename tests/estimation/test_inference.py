@@ -13,8 +13,10 @@ import epiloss
 from epiloss.auditing.result import Audit
 from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.errors import OptionError
+from epiloss.estimate import Estimate
 from epiloss.estimation.inference import (
     adjusted_pvalues,
+    agreeing_with_test,
     loss_estimate,
     normal_estimate,
     rate_interval,
@@ -306,3 +308,16 @@ def test_a_loss_interval_that_reaches_zero_ends_at_or_below_it() -> None:
         assert found.high is not None
         assert found.low <= min(value, 0.0)
         assert found.high >= normal_estimate(value, 0.002, 0.95).value + 1.96 * 0.002
+
+
+def test_a_loss_interval_is_never_shorter_than_half_the_normal_one_below() -> None:
+    """However fast the variance grows with the loss, some of it is there at 0."""
+    for value in (0.001, 0.004, 0.02):
+        found = loss_estimate(value, 0.004, 1.0, 0.95)
+        assert found.low is not None
+        assert found.low <= value - 0.5 * 1.9599 * 0.004
+
+
+def test_an_interval_excludes_zero_only_if_the_test_rejects() -> None:
+    for pvalue, low in ((0.2, 0.0), (0.04, 0.01), (None, 0.01)):
+        assert agreeing_with_test(Estimate(0.03, 0.01, 0.01, 0.05, pvalue), 0.95).low == low

@@ -12,7 +12,9 @@ from functools import cache
 import numpy as np
 import pytest
 
+import epiloss
 import realistic
+from realistic_settings import SETTINGS
 
 REPETITIONS, MOST_MISSES, MOST_FOUND = 40, 8, 7
 CASES = [
@@ -63,6 +65,17 @@ def test_the_calibration_loss_has_no_bias_of_more_than_its_error(setting: str, n
     """The mean over 40 samples lies within 4 of its standard errors of the truth."""
     found = line(setting, n)
     assert abs(found.bias) <= 4 * found.bias_stderr
+
+
+@pytest.mark.parametrize("seed", [6, 7])
+def test_intervals_of_the_grouping_loss_exclude_zero_only_if_the_test_rejects(seed: int) -> None:
+    """With uneven weights, the variance grows so fast with the loss that intervals were too short."""
+    rows = SETTINGS["survey weights, CV 3"].draw(500, np.random.default_rng(seed))
+    loss = epiloss.audit(rows.y, rows.scores, rows.X, sample_weight=rows.weights).grouping_loss
+    assert loss.pvalue is not None
+    assert loss.low is not None
+    assert loss.pvalue > 0.05
+    assert loss.low <= 0
 
 
 def test_the_truth_of_leaves_is_the_mean_over_leaves() -> None:

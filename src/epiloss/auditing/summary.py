@@ -27,7 +27,7 @@ from epiloss.estimation.crossfit.run import (
     LEAST_ROWS,
     kish_rows,
 )
-from epiloss.estimation.inference import normal_estimate, one_sided_pvalue
+from epiloss.estimation.inference import agreeing_with_test, normal_estimate, one_sided_pvalue
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.options import Options
 from epiloss.estimation.partition_bound import Evaluation
@@ -122,7 +122,8 @@ def _ledger(
     influence = {name: _summed(evaluations, name) for name in _INFLUENCES}
     grouping = by_regions
     if crossfit is not None:
-        grouping, influence["grouping_loss"] = _possible(crossfit.estimate, most), crossfit.influence
+        grouping = agreeing_with_test(_possible(crossfit.estimate, most), level)
+        influence["grouping_loss"] = crossfit.influence
     score, calibration = _total(evaluations, "score"), _total(evaluations, "calibration_loss")
     remainder = score - calibration - grouping.value
     if not np.isfinite(score):

@@ -32,7 +32,8 @@ def loss_estimate(value: float, stderr: float, per_loss: float, level: float) ->
 
         (value - x)^2 <= z^2 (stderr^2 + per_loss (x - value)).
 
-    For ``x`` below 0, the variance at 0 is used, because no loss is negative.
+    For ``x`` below 0, the variance at 0 is used, because no loss is negative. The variance is never less
+    than a quarter of ``stderr^2``: a part of it does not depend on the loss.
 
     Examples
     --------
@@ -50,9 +51,22 @@ def loss_estimate(value: float, stderr: float, per_loss: float, level: float) ->
     low = value + shift - reach
     if low < 0:
         variance = stderr**2 - per_loss * max(value, 0.0)
-        low = value - z * float(np.sqrt(max(variance, _LEAST_NOISE * stderr**2)))
-        low = min(low, 0.0)
+        low = min(value - z * float(np.sqrt(max(variance, 0.0))), 0.0)
+    low = min(low, value - z * float(np.sqrt(_LEAST_NOISE)) * stderr)
     return Estimate(value, stderr, low, value + shift + reach)
+
+
+def agreeing_with_test(estimate: Estimate, level: float) -> Estimate:
+    """Return the estimate with an interval that excludes 0 only if its test rejects at ``1 - level``.
+
+    Examples
+    --------
+    >>> f"{agreeing_with_test(Estimate(0.2, 0.1, 0.05, 0.4, pvalue=0.2), 0.95):.2f}"
+    '0.20 [0.00, 0.40]'
+    """
+    if estimate.low is None or estimate.pvalue is None or estimate.pvalue <= 1 - level:
+        return estimate
+    return replace(estimate, low=min(estimate.low, 0.0))
 
 
 def unified_interval(x: float, level: float) -> tuple[float, float]:
