@@ -196,13 +196,14 @@ class Table:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines of text with aligned columns.
+    """Return rows of cells as lines of text with aligned columns, without control characters.
 
     Examples
     --------
     >>> aligned([["model", "score"], ["a", "0.1"]])
     ['model  score', 'a      0.1']
     """
+    rows = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -225,3 +225,13 @@ def test_a_segment_next_to_an_earlier_one_leaves_its_rows_out() -> None:
     assert len(np.unique(rows)) == len(rows)
     curve = scores.mean() - rate.mean()  # how much all rows are below their scores
     assert named["length is 4"].low < -0.12 + curve < named["length is 4"].high
+
+
+def test_hostile_names_cannot_control_a_terminal() -> None:
+    X, scores, y = rows_with("(city == 'Oslo')")
+    named = {"a\x1b[31m\u202e": X["city"], "b\x07\n": X["noise"], "": X["income"]}
+    found = epiloss.audit(y, scores, named).segments
+    compared = epiloss.compare(y, {"m\x1b[2J": scores, "n": scores**2}, named)
+    for text in (str(found), str(found[0]), str(compared)):
+        assert all(character.isprintable() or character == "\n" for character in text)
+    assert str(found).endswith("No gap found for b\\x07\\n, ''.")

@@ -304,7 +304,8 @@ def _text(comparison: Comparison) -> list[str]:
         known = np.isfinite(numbers[0])  # the difference of infinite scores is not a number
         shown = [f"{Estimate(*numbers):+{spec}}", f"{pvalue:.2g}"] if known else ["", ""]
         rows.append([name, loss.replace("_", " "), *shown])
-    note = f"A positive difference means that the model is worse than {comparison.baseline}."
+    baseline = printable(comparison.baseline)
+    note = f"A positive difference means that the model is worse than {baseline}."
     words = textwrap.fill(in_words(comparison), _WIDE, break_on_hyphens=False)
     return [*lines, "", *aligned(rows), note, "", words]
 

@@ -30,6 +30,7 @@ _LINES = (
 _TITLE, _VALUE, _INTERVAL = 32, 12, 21
 _WIDE = 100  # characters per line
 _MOST_SEGMENTS, _MOST_GROUPS = 3, 8
+EMPTY = "''"  # a column without a name
 DETECTABLE_TITLE = f"smallest detectable, {percent(POWER)} power"
 
 
@@ -141,7 +142,7 @@ def _terms(audit: Audit, spec: str) -> list[str]:
 
 def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]:
     """Return the grouping loss between the subgroups of a column, and the gap of each."""
-    of = "" if name == "subgroup" else f" of {_short(name)}"
+    of = "" if name == "subgroup" else f" of {_short(name) or EMPTY}"
     title = f"Grouping loss between subgroups{of}{', at least' if one.is_bound else ''}"
     lines = [title, _bound("", one.grouping_loss, spec)]
     if gaps is None:

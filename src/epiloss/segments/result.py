@@ -11,6 +11,7 @@ import numpy as np
 
 from epiloss._saving import for_json
 from epiloss._typing import Codes
+from epiloss.errors import printable
 from epiloss.number_format import rate_spec
 from epiloss.partition.descriptions import Condition
 from epiloss.table import Table, aligned
@@ -105,7 +106,7 @@ class Segment:
     def __str__(self) -> str:
         spec = rate_spec(self.rate, self.expected)
         return (
-            f"{self.description}: {self.n:,} rows, rate {self.rate:{spec}}, expected "
+            f"{printable(self.description)}: {self.n:,} rows, rate {self.rate:{spec}}, expected "
             f"{self.expected:{spec}} at equal scores, gap {' points '.join(_points(self))}"
         )
 
@@ -216,7 +217,7 @@ class Segments(Sequence[Segment]):
         if any(one.is_adjusted for one in self.segments):
             lines.append(_ADJUSTED)
         if self.passed:
-            shown = ", ".join(self.passed[:_MOST_NAMES])
+            shown = ", ".join(printable(name) or "''" for name in self.passed[:_MOST_NAMES])
             more = len(self.passed) - _MOST_NAMES
             lines.append(f"No gap found for {shown}{f' and {more:,} more' if more > 0 else ''}.")
         return [*lines, self.note] if self.note else lines
