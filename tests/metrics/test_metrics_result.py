@@ -157,7 +157,12 @@ def test_an_infinite_log_loss_is_told_without_an_interval() -> None:
     y = np.arange(100) % 2
     metrics = epiloss.audit(y, np.where(y == 1, 0.0, 0.5)).metrics
     assert metrics["log_loss"].value == float("inf")
-    assert metrics.to_dict()["metrics"]["log_loss"]["value"] is None
+    saved = metrics.to_dict()
+    assert saved["metrics"]["log_loss"]["value"] is None
+    assert saved["notes"] == ["The log-loss is infinite: 50 rows have outcomes of probability 0."]
+    classes = np.tile([0.0, 0.5, 0.5], (90, 1))
+    found = epiloss.audit(np.arange(90) % 3, classes, method="partition").metrics
+    assert found.notes == ("The log-loss is infinite: 30 rows have outcomes of probability 0.",)
 
 
 def test_recalibrated_scores_are_not_those_that_were_given() -> None:

@@ -111,6 +111,10 @@ def test_the_top_label_is_measured_by_its_confidence() -> None:
     assert found["accuracy"].value == pytest.approx(right.mean(), abs=CLOSE)
     whole = sklearn_metrics.log_loss(labels, scores)
     assert found["log_loss"].value == pytest.approx(whole, abs=CLOSE)
+    hit = labels[:, None] == np.arange(4)
+    brier, rates = ((scores - hit) ** 2).sum(axis=1).mean(), hit.mean(axis=0)
+    skill = 1 - brier / (rates * (1 - rates)).sum()
+    assert found["brier_skill_score"].value == pytest.approx(skill, abs=CLOSE)
 
 
 def by_hand(scores: Floats, labels: Floats, n_bins: int = 15, *, weights: Floats | None = None) -> float:

@@ -114,6 +114,10 @@ def measure(
             continue
         how = "" if estimate.low is None else INTERVALS[name]
         found[name] = Metric(name, source.title(name), estimate, how, floor, source.subject)
+    if "log_loss" in found and np.isinf(found["log_loss"].value):
+        n_impossible = int((source.likelihood == 0).sum())
+        rows = "row has an outcome" if n_impossible == 1 else "rows have outcomes"
+        notes = (*notes, f"The log-loss is infinite: {n_impossible:,} {rows} of probability 0.")
     return Metrics(found, source.subject, len(problem.labels), level, left_out, notes)
 
 
@@ -170,6 +174,11 @@ class _Source:
         """Rows of which only the weights and clusters are used."""
         return self.rows_of(self.correct, self.correct)
 
+    @property
+    def likelihood(self) -> Floats:
+        """The probability of each row's outcome."""
+        return _class_likelihood(self.problem)
+
     def find(self, name: str) -> Found:
         """Return a metric's estimate with interval, and its noise floor if it has one."""
         raise NotImplementedError
@@ -185,6 +194,12 @@ class _Source:
 
     def accuracy(self) -> Found:
         return ranking.accuracy(self.weighted_rows, self.correct, self.level), None
+
+    def log_loss(self) -> Found:
+        """Return the mean of -log of the probability of the outcome."""
+        with np.errstate(divide="ignore"):
+            losses = -np.log(self.likelihood)
+        return self.estimated(ranking.mean_loss(self.weighted_rows, losses))
 
     def estimated(self, found: ValueAndInfluence, scale: str | None = None) -> Found:
         """Return an estimate with its interval from a value and its influence values."""
@@ -243,7 +258,7 @@ class _OneScore(_Source):
             "auc": lambda: self.estimated(ranking.auc(self.rows), "logit"),
             "average_precision": lambda: self.estimated(ranking.average_precision(self.rows), "logit"),
             "brier_skill_score": self._brier_skill,
-            "log_loss": self._log_loss,
+            "log_loss": self.log_loss,
             "ece_equal_width": lambda: ece(self.by_width, self.level, self.generator(name)),
             "ece_equal_mass": lambda: ece(self.by_mass, self.level, self.generator(name)),
             "ece_debiased": lambda: debiased_ece(self.by_mass, self.level, self.generator(name)),
@@ -264,12 +279,13 @@ class _OneScore(_Source):
         losses = (rows.scores - rows.labels) ** 2
         return self.estimated(ranking.brier_skill(rows, losses, rows.labels[:, None]))
 
-    def _log_loss(self) -> Found:
+    @property
+    def likelihood(self) -> Floats:
+        """The probability of each row's outcome: its class, or whether the label is correct."""
         if self._all_classes:
-            return self.estimated(_class_log_loss(self.weighted_rows, self.problem))
+            return super().likelihood
         rows = self.rows
-        likelihood = np.where(rows.labels == 1, rows.scores, 1 - rows.scores)
-        return self.estimated(ranking.mean_loss(rows, _negative_log(likelihood)))
+        return np.where(rows.labels == 1, rows.scores, 1 - rows.scores)
 
 
 @dataclass(frozen=True)
@@ -314,7 +330,7 @@ class _Classes(_Source):
             "auc": lambda: self.estimated(self._mean(ranking.auc), "logit"),
             "average_precision": lambda: self.estimated(self._mean(ranking.average_precision), "logit"),
             "brier_skill_score": lambda: self.estimated(_class_skill(self.weighted_rows, self.problem)),
-            "log_loss": lambda: self.estimated(_class_log_loss(self.weighted_rows, self.problem)),
+            "log_loss": self.log_loss,
             "ece_equal_width": lambda: ece(self.by_width, self.level, self.generator(name)),
             "ece_equal_mass": lambda: ece(self.by_mass, self.level, self.generator(name)),
             "ece_debiased": lambda: debiased_ece(self.by_mass, self.level, self.generator(name)),
@@ -342,15 +358,9 @@ def _class_skill(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
     return ranking.brier_skill(rows, losses, indicators)
 
 
-def _class_log_loss(rows: ScoredRows, problem: Problem) -> ValueAndInfluence:
-    likelihood = np.take_along_axis(problem.scores, problem.labels[:, None], axis=1)[:, 0]
-    return ranking.mean_loss(rows, _negative_log(likelihood))
+def _class_likelihood(problem: Problem) -> Floats:
+    return np.take_along_axis(problem.scores, problem.labels[:, None], axis=1)[:, 0]
 
 
 def _indicators(labels: Codes, n_classes: int) -> Floats:
     return np.asarray(labels[:, None] == np.arange(n_classes), float)
-
-
-def _negative_log(probability: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.asarray(-np.log(probability), float)
