@@ -83,7 +83,7 @@ _HOMES = {
 _MODULES = {
     "datasets": "datasets",
     "partition": "partition",
-    "plot": "presentation.plot",
+    "plot": "plot",
     "simulate": "simulate",
     "testing": "testing",
 }

@@ -27,7 +27,7 @@ LAYERS = (
     ("repair",),
     ("analysis",),
     ("presentation",),
-    ("integrations", "testing"),
+    ("integrations", "testing", "plot"),
     ("datasets",),
     ("cli",),
     ("__init__", "__main__"),

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ def test_every_name_that_the_documentation_refers_to_exists() -> None:
             found(name)
         except MissingExtraError:
             continue  # the module is there, and its package is not
+
+
+@pytest.mark.parametrize("name", ["plot", "simulate", "datasets", "partition", "testing"])
+def test_public_modules_can_be_imported_by_name(name: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import epiloss.{name}"], check=True)
+
+
+def test_imports_in_the_guide_work() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS.glob("*.md")]]
+    lines = {line for text in texts for line in re.findall(r"^(?:from|import) epiloss.*", text, re.M)}
+    assert len(lines) > 3
+    subprocess.run([sys.executable, "-c", "\n".join(sorted(lines))], check=True)
 
 
 def test_every_function_that_the_mathematics_refers_to_is_in_the_reference() -> None:
