@@ -24,7 +24,7 @@ test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(PYTEST_ARGS)
+	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.test
 	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist worksteal -m slow $(PYTEST_ARGS)
