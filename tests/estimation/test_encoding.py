@@ -13,7 +13,7 @@ def test_values_that_many_rows_share_use_one_code() -> None:
     g = np.random.default_rng(0)
     values = np.where(g.random(5_000) < 0.9, 0.0, g.exponential(size=5_000))
     features = Features(values[:, None], ("x0",))
-    _, codes = learn_encoding(features, g.random(5_000))
+    codes = learn_encoding(features, g.random(5_000))[1].codes
     assert len(np.unique(codes[0][values == 0])) == 1
     assert len(np.unique(codes[0][values > 0])) > 50
 
@@ -22,7 +22,7 @@ def test_codes_keep_the_order_of_numbers_and_mark_missing_values() -> None:
     g = np.random.default_rng(1)
     values = g.normal(size=3_000)
     values[::7] = np.nan
-    _, codes = learn_encoding(Features(values[:, None], ("x0",)), g.random(3_000))
+    codes = learn_encoding(Features(values[:, None], ("x0",)), g.random(3_000))[1].codes
     missing = np.isnan(values)
     assert (codes[0][missing] == MISSING).all()
     order = np.argsort(values[~missing])
@@ -39,7 +39,8 @@ def test_categories_are_ordered_by_their_mean_score() -> None:
     scores = np.repeat([0.9, 0.1, 0.5], 50)
     column = np.repeat([0.0, 1.0, 2.0], 50)
     features = Features(column[:, None], ("city",), {0: ("a", "b", "c")})
-    encoding, codes = learn_encoding(features, scores)
+    encoding, rows = learn_encoding(features, scores)
+    codes = rows.codes[:-1]
     assert codes[0][[0, 50, 100]].tolist() == [2, 0, 1]
     unknown = Features(np.array([[7.0]]), ("city",), {0: ("a", "b", "c")})
     assert encoding.codes(unknown, np.array([0.5]))[0].tolist() == [1]
@@ -50,7 +51,7 @@ def test_neighbouring_categories_share_codes_if_there_are_many() -> None:
     column = g.integers(0, 500, 20_000).astype(float)
     scores = (column + g.random(20_000)) / 501
     names = tuple(map(str, range(500)))
-    _, codes = learn_encoding(Features(column[:, None], ("id",), {0: names}), scores)
+    codes = learn_encoding(Features(column[:, None], ("id",), {0: names}), scores)[1].codes
     assert codes[0].max() < MISSING
     assert np.corrcoef(codes[0], scores)[0, 1] > 0.99
 
@@ -58,7 +59,8 @@ def test_neighbouring_categories_share_codes_if_there_are_many() -> None:
 def test_normal_scores_of_codes_have_mean_zero_and_variance_one() -> None:
     g = np.random.default_rng(3)
     features = Features(g.exponential(size=(4_000, 2)), ("x0", "x1"))
-    encoding, codes = learn_encoding(features, g.random(4_000))
+    encoding, rows = learn_encoding(features, g.random(4_000))
+    codes = rows.codes[:-1]
     for column, values in zip(codes, encoding.values, strict=True):
         found = values[column]
         assert abs(found.mean()) < 1e-4

@@ -137,9 +137,9 @@ def _divided(fold: Codes, k: int, generator: np.random.Generator) -> tuple[Codes
 
 def _encoded(features: Features, base: Floats) -> tuple[Encoding, Bytes]:
     """Return an encoding in which unseen categories are missing values, and the codes."""
-    encoding, codes = learn_encoding(features, base)
+    encoding, rows = learn_encoding(features, base)
     tables = {j: np.append(table[:-1], np.uint8(MISSING)) for j, table in encoding.tables.items()}
-    return replace(encoding, tables=tables), codes
+    return replace(encoding, tables=tables), rows.codes[:-1]
 
 
 def _boost(codes: Bytes, base: Floats, labels: Floats, weight: Floats, learn: Codes) -> Records:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -18,6 +19,7 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import MISSING, N_CODES, N_EDGES, Bytes
 from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
+from epiloss.estimation.learning.levels import Levels, levels_of, numbers_of_levels
 from epiloss.input.features import Features
 
 # Edges are found from a sample of the rows: at most about 2^22 values in all columns together, to bound
@@ -30,6 +32,23 @@ _COLUMNS_PER_BLOCK = 256
 _MIN_ROWS_PER_THREAD = 4_096
 # Ranks are clipped to this distance from 0 and 1, because their normal scores would be infinite there.
 _RANK_MARGIN = 1e-4
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Encoded rows: the codes of all columns, and the levels of categorical columns that have many.
+
+    ``codes`` (columns + 1, rows) end with a row for the codes of a model's own predictions.
+    """
+
+    codes: Bytes
+    levels: Levels
+
+    def take(self, rows: Codes) -> Coded:
+        """Return some of the rows."""
+        codes = np.empty((len(self.codes), len(rows)), np.uint8)
+        np.take(self.codes, rows, axis=1, out=codes, mode="clip")
+        return Coded(codes, {j: level[rows] for j, level in self.levels.items()})
 
 
 @dataclass(frozen=True)
@@ -46,15 +65,25 @@ class Encoding:
     tables: Mapping[int, Bytes]
     values: NDArray[np.float32]
 
-    def codes(self, features: Features, scores: Floats, claimed: Codes | None = None) -> Bytes:
-        """Return the codes (columns, rows) of the features, the class if there is one, and the score."""
-        return _encode(self.edges, self.tables, features, scores, claimed)
+    @cached_property
+    def n_levels(self) -> dict[int, int]:
+        """The number of levels of each categorical column that has many."""
+        return numbers_of_levels(self.tables)
+
+    def coded(self, features: Features, scores: Floats, claimed: Codes | None = None) -> Coded:
+        """Encode the features, the class if there is one, and the score."""
+        codes = _encode(self.edges, self.tables, features, scores, claimed)
+        return Coded(codes, levels_of(features, self.n_levels, claimed))
+
+    def codes(self, features: Features, scores: Floats) -> Bytes:
+        """Return the codes (columns, rows) of the features and the score."""
+        return _encode(self.edges, self.tables, features, scores, None)[:-1]
 
 
 def learn_encoding(
     features: Features, scores: Floats, claimed: Codes | None = None, workers: Workers = ALONE
-) -> tuple[Encoding, Bytes]:
-    """Learn the encoding of features and scores without labels; return it and the codes of the rows.
+) -> tuple[Encoding, Coded]:
+    """Learn the encoding of features and scores without labels; return it and the encoded rows.
 
     ``claimed`` is the class that each row's score refers to, if these classes differ.
     """
@@ -76,7 +105,9 @@ def learn_encoding(
     if claimed is not None:
         tables[d] = _category_codes(claimed.astype(float), scores)
     codes = _encode(edges, tables, features, scores, claimed, workers)
-    return Encoding(edges, tables, np.stack([_normal_scores(column) for column in codes])), codes
+    values = np.stack([_normal_scores(column) for column in codes[:-1]])
+    encoding = Encoding(edges, tables, values)
+    return encoding, Coded(codes, levels_of(features, encoding.n_levels, claimed))
 
 
 def _sampled_rows(n: int, d: int) -> Codes:
@@ -96,7 +127,7 @@ def _encode(
     workers: Workers = ALONE,
 ) -> Bytes:
     n, d = len(scores), features.n_columns
-    codes = np.empty((len(edges), n), np.uint8)
+    codes = np.empty((len(edges) + 1, n), np.uint8)
     rows = features.source_rows()
 
     def encode(block: tuple[slice, slice]) -> None:
@@ -108,7 +139,7 @@ def _encode(
     size = max(-(-n // workers.n), _MIN_ROWS_PER_THREAD)
     chunks = [slice(first, min(first + size, n)) for first in range(0, n, size)]
     workers.run(encode, product(features.column_blocks(), chunks))
-    write_codes(scores, edges[-1], codes[-1:])
+    write_codes(scores, edges[-1], codes[-2:-1])
     for j, table in tables.items():
         column = features.column(j) if j < d or claimed is None else claimed.astype(float)
         missing = np.isnan(column)

@@ -1,8 +1,8 @@
-"""The default learner: a lightly penalised ridge regression, then boosted trees on its residuals.
+"""The default learner: a lightly penalised ridge regression, effects of levels, then boosted trees.
 
-It predicts a step ``F`` of the log-odds: ``C (1 - C) F`` approximates ``Q - C``. The trees use all
-columns (if there are many, the best ones) and the out-of-fold predictions of the ridge regression, so
-that they can correct it. Training is deterministic.
+It predicts a step ``F`` of the log-odds: ``C (1 - C) F`` approximates ``Q - C``. Each stage is fitted to
+the residuals of the stages before. The trees use all columns (if there are many, the best ones) and the
+out-of-fold predictions of the other stages, so that they can correct them. Training is deterministic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from epiloss._kernels.boosting import Growth
 from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import Bytes, Records
 from epiloss._typing import Floats
-from epiloss.estimation.learning.encoding import Encoding, edges_of, write_codes
+from epiloss.estimation.learning.encoding import Coded, Encoding, edges_of, write_codes
+from epiloss.estimation.learning.levels import LevelEffects, fit_levels
 from epiloss.estimation.learning.ridge import CodedRidge, fit_ridge
 
 # With more than 96 columns, the trees use only the 48 that explain most on their own, because the time
@@ -39,24 +40,26 @@ _EDGE_SAMPLE_ROWS = 2_048
 
 @dataclass(frozen=True)
 class Model:
-    """A fitted learner: the sum of a ridge regression and of trees.
+    """A fitted learner: the sum of a ridge regression, of effects of levels, and of trees.
 
-    The trees also use the prediction of the ridge regression, binned at ``edges``.
+    The trees also use the sum of the first two, binned at ``edges``.
     """
 
     ridge: CodedRidge
+    effects: LevelEffects
     edges: Floats
     trees: Records
     n_early: int  # number of trees in the early prediction
 
-    def predict_stages(self, codes: Bytes) -> Floats:
+    def predict_stages(self, rows: Coded) -> Floats:
         """Return ``F`` after the first few trees ("early") and after all trees (2, rows).
 
-        The last row of ``codes`` (columns + 1, rows) is overwritten with the codes of the ridge
-        regression's predictions.
+        The last row of ``rows.codes`` is overwritten with the codes of the prediction without trees.
         """
+        codes = rows.codes
         total = np.zeros((2, codes.shape[1]))
         self.ridge.add(codes[:-1], total[0])
+        self.effects.add(rows.levels, total[0])
         write_codes(total[0], self.edges, codes[-1:])
         kernel().boosted(codes, None, self.trees[: self.n_early], total[0])
         total[1] = total[0]
@@ -65,22 +68,25 @@ class Model:
 
 
 def fit_model(
-    encoding: Encoding, codes: Bytes, residual: Floats, weight: Floats, min_leaf_weight: float = 0.0
+    encoding: Encoding, rows: Coded, residual: Floats, weight: Floats, min_leaf_weight: float = 0.0
 ) -> Model:
     """Fit the residuals ``Y - C`` of rows with weights ``w``.
 
-    ``codes`` (columns + 1, rows) are those of the encoding; the last row is overwritten with the codes
-    of the ridge regression's predictions. Every leaf has at least the weight ``min_leaf_weight``.
+    The last row of ``rows.codes`` is overwritten with the codes of the prediction without trees. Every
+    leaf has at least the weight ``min_leaf_weight``.
     """
-    n = len(residual)
+    n, codes = len(residual), rows.codes
     ridge = fit_ridge(codes[:-1], encoding.values, residual, weight)
     rest = residual - weight * ridge.out_of_fold
+    levels = fit_levels(rows.levels, encoding.n_levels, rest, weight, min_leaf_weight)
+    rest -= weight * levels.out_of_fold
+    linear = ridge.out_of_fold + levels.out_of_fold
     columns = np.append(_screen_columns(codes[:-1], rest, weight), np.int32(len(codes) - 1))
-    edges = edges_of(ridge.out_of_fold[None, :: max(n // _EDGE_SAMPLE_ROWS, 1)])[0]
-    write_codes(ridge.out_of_fold, edges, codes[-1:])
+    edges = edges_of(linear[None, :: max(n // _EDGE_SAMPLE_ROWS, 1)])[0]
+    write_codes(linear, edges, codes[-1:])
     growth = growth_for(weight, min_leaf_weight)
     trees = kernel().boost(codes, columns, rest, weight, None, np.zeros(n), growth)
-    return Model(ridge.model, edges, trees, round(_EARLY_RATE / growth.rate))
+    return Model(ridge.model, levels.model, edges, trees, round(_EARLY_RATE / growth.rate))
 
 
 def growth_for(weight: Floats, min_leaf_weight: float = 0.0) -> Growth:

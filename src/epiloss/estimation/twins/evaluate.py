@@ -79,15 +79,15 @@ def twin_rows(
     def evaluate_part(k: int) -> None:
         rows = np.flatnonzero((part == k) & is_evaluated)
         evaluating = [models[model] for model in design.evaluating_models(k)]
-        block = Block.of(problem, codes, rows)
+        block = Block.of(problem, coded, rows)
         terms[..., rows], predictions[:, rows] = _block_terms(block, evaluating, design.twins(k))
 
     def training_rows(model: int) -> Codes:
         return np.flatnonzero(design.is_training_part(model)[part])
 
     with Workers(n_jobs) as workers:
-        trainer, codes = trainer_for(problem, learner, max_training_rows, workers)
-        models = train_models(trainer, problem, codes, training_rows, seeds, workers)
+        trainer, coded = trainer_for(problem, learner, max_training_rows, workers)
+        models = train_models(trainer, problem, coded, training_rows, seeds, workers)
         workers.run(evaluate_part, range(design.n_parts))
     weights, clusters = problem.weights, problem.clusters
     if is_evaluated.all():

@@ -9,12 +9,11 @@ from typing import Protocol
 
 import numpy as np
 
-from epiloss._kernels.reference_trees import Bytes
 from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.crossfit.learners import Fitted, Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, QuadraticTilts, tilts_of
-from epiloss.estimation.learning.encoding import Encoding, learn_encoding
+from epiloss.estimation.learning.encoding import Coded, Encoding, learn_encoding
 from epiloss.estimation.learning.engine import Model, fit_model
 from epiloss.estimation.twins.centring import ScoreBasis, ScoreScale
 from epiloss.input.features import Features
@@ -42,8 +41,7 @@ MAX_TRAINING_ROWS = 80_000
 class Block:
     """Rows that a model is trained on or that models evaluate, sorted by score.
 
-    ``codes`` (columns + 1, rows) are those of the encoding; each model overwrites the last row with
-    codes of its own. For a learner passed by the user, ``codes`` is None.
+    ``coded`` are the rows as the encoding has them; for a learner passed by the user, it is None.
     """
 
     scores: Floats
@@ -51,24 +49,21 @@ class Block:
     weights: Floats | None
     rule: ScoringRule
     features: Features
-    codes: Bytes | None
+    coded: Coded | None
     basis: ScoreBasis
 
     @classmethod
     def of(
-        cls, problem: BinaryProblem, codes: Bytes | None, rows: Codes, scale: ScoreScale | None = None
+        cls, problem: BinaryProblem, coded: Coded | None, rows: Codes, scale: ScoreScale | None = None
     ) -> Block:
         """Return some rows of a problem, sorted by score; with a scale they may be in any order."""
         assert problem.features is not None  # twins learn from features
-        block_codes = None
-        if codes is not None:
-            block_codes = np.empty((len(codes) + 1, len(rows)), np.uint8)
-            np.take(codes, rows, axis=1, out=block_codes[:-1], mode="clip")
+        own = None if coded is None else coded.take(rows)
         weights = None if problem.weights is None else problem.weights[rows]
         scores = problem.scores[rows]
         basis = ScoreBasis.of(scores, weights) if scale is None else scale.basis(scores, weights)
         features = problem.features.take(rows)
-        return cls(scores, problem.labels[rows], weights, problem.rule, features, block_codes, basis)
+        return cls(scores, problem.labels[rows], weights, problem.rule, features, own, basis)
 
     def curve(self) -> Floats:
         """Return the calibration curve, estimated from these rows, at their scores."""
@@ -146,26 +141,26 @@ class DefaultTrainer:
     @classmethod
     def of(
         cls, problem: BinaryProblem, max_rows: int = MAX_TRAINING_ROWS, workers: Workers = ALONE
-    ) -> tuple[DefaultTrainer, Bytes]:
-        """Return the trainer for a problem, and the codes of its rows."""
+    ) -> tuple[DefaultTrainer, Coded]:
+        """Return the trainer for a problem, and its encoded rows."""
         assert problem.features is not None  # twins learn from features
-        encoding, codes = learn_encoding(problem.features, problem.scores, problem.claimed, workers)
-        return cls(encoding, max_rows), codes
+        encoding, coded = learn_encoding(problem.features, problem.scores, problem.claimed, workers)
+        return cls(encoding, max_rows), coded
 
     def train(self, block: Block, seed: int) -> DefaultModel:
         """Train a model on a block or, if it has too many rows, on rows evenly spaced in score."""
-        curve, codes, weights = block.curve(), block.codes, block.weights
-        assert codes is not None
+        curve, coded, weights = block.curve(), block.coded, block.weights
+        assert coded is not None
         labels, weight = block.labels, curve * (1 - curve)
         residual = labels - curve
         if weights is not None:
             weight, residual = weights * weight, weights * residual
         rows = evenly_spaced(len(labels), self.max_rows)
         if rows is not None:
-            codes, residual, weight = np.ascontiguousarray(codes[:, rows]), residual[rows], weight[rows]
+            coded, residual, weight = coded.take(rows), residual[rows], weight[rows]
         is_log_loss = isinstance(tilts_of(block.rule), LogTilts)
         min_leaf_weight = _MIN_EXPECTED_OUTCOMES if is_log_loss else 0.0
-        model = fit_model(self.encoding, codes, residual, weight, min_leaf_weight)
+        model = fit_model(self.encoding, coded, residual, weight, min_leaf_weight)
         return DefaultModel(Curve.of(block, curve), model)
 
 
@@ -184,8 +179,8 @@ class DefaultModel:
 
     def predict_steps(self, block: Block) -> Floats:
         """Return the early and the full prediction."""
-        assert block.codes is not None
-        return self.model.predict_stages(block.codes)
+        assert block.coded is not None
+        return self.model.predict_stages(block.coded)
 
     def with_curve_at(self, scores: Floats) -> DefaultModel:
         """Return the model with its curve stored only at these scores."""
@@ -239,8 +234,8 @@ def trainer_for(
     learner: Learner | None,
     max_rows: int = MAX_TRAINING_ROWS,
     workers: Workers = ALONE,
-) -> tuple[Trainer, Bytes | None]:
-    """Return the trainer for a problem and the codes of its rows, None for the user's learner."""
+) -> tuple[Trainer, Coded | None]:
+    """Return the trainer for a problem and its encoded rows, None for the user's learner."""
     if learner is None:
         return DefaultTrainer.of(problem, max_rows, workers)
     return CustomTrainer(learner, max_rows), None
@@ -249,7 +244,7 @@ def trainer_for(
 def train_models(
     trainer: Trainer,
     problem: BinaryProblem,
-    codes: Bytes | None,
+    coded: Coded | None,
     training_rows: Callable[[int], Codes],
     seeds: Codes,
     workers: Workers,
@@ -257,7 +252,7 @@ def train_models(
     """Train one model per seed; ``training_rows(k)`` are the rows of model ``k``, sorted by score."""
 
     def trained(k: int) -> PartModel:
-        return trainer.train(Block.of(problem, codes, training_rows(k)), int(seeds[k]))
+        return trainer.train(Block.of(problem, coded, training_rows(k)), int(seeds[k]))
 
     return workers.run(trained, range(len(seeds)))
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._kernels.reference_trees import Bytes
 from epiloss._threads import Workers, limited_threads
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.crossfit.learners import Learner
@@ -119,16 +118,16 @@ class TwinModels:
             return None
         seeds = generator.integers(2**31, size=N_PARTS)
         with limited_threads(openmp=learner is not None), Workers(n_jobs) as workers:
-            trainer, codes = trainer_for(sample, learner, workers=workers)
+            trainer, coded = trainer_for(sample, learner, workers=workers)
             rows = [np.flatnonzero(part == k) for k in range(N_PARTS)]
-            models = train_models(trainer, sample, codes, rows.__getitem__, seeds, workers)
+            models = train_models(trainer, sample, coded, rows.__getitem__, seeds, workers)
         scale = ScoreScale.of(sample.scores, sample.weights, intervals_for(n_rows // N_PARTS))
         encoding = trainer.encoding if isinstance(trainer, DefaultTrainer) else None
         small = tuple(model.with_curve_at(scale.scores) for model in models)
         twins = cls(small, encoding, scale, sample.rule, salt, by_place)
         if not twins.uses_tilts:
             return twins
-        blocks = [Block.of(sample, codes, part_rows, scale) for part_rows in rows]
+        blocks = [Block.of(sample, coded, part_rows, scale) for part_rows in rows]
         centring = tuple(twins._find_centring(k, block) for k, block in enumerate(blocks))
         return replace(twins, centring=centring)
 
@@ -164,14 +163,14 @@ class TwinModels:
             return
         keys = places if self.by_place and places is not None else content_keys(problem)
         part = parts_of_keys(keys, self.salt, N_PARTS)
-        codes: Bytes | None = None
+        coded = None
         if self.encoding is not None:
-            codes = self.encoding.codes(problem.features, problem.scores, problem.claimed)
+            coded = self.encoding.coded(problem.features, problem.scores, problem.claimed)
         for k in range(N_PARTS):
             rows = np.flatnonzero(part == k)
             if not len(rows):
                 continue
-            block = Block.of(problem, codes, rows, self.scale)
+            block = Block.of(problem, coded, rows, self.scale)
             yield self._with_tilts(k, rows, block) if self.uses_tilts else self._plain(k, rows, block)
 
     def _plain(self, part: int, rows: Codes, block: Block) -> EvaluatedPart:
