@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import epiloss
@@ -82,3 +84,18 @@ def test_no_loss_between_many_sites_is_found_where_there_is_none() -> None:
     values = np.array([one.value for one in found])
     assert abs(values.mean()) < 3 * values.std() / np.sqrt(10) + 1e-4
     assert sum((one.pvalue or 0.0) < 0.05 for one in found) <= 1
+
+
+def test_neither_the_order_of_levels_and_rows_nor_files_change_a_bit(tmp_path: Path) -> None:
+    y, scores, X = sites(0, 0.1, 2_000)
+    site = X["site"]
+    expected = epiloss.audit(y, scores, {"site": site}).grouping_loss
+    order = np.random.default_rng(1).permutation(len(y))
+    renamed = pd.Categorical(site, categories=np.unique(site)[::-1])[order]
+    assert (
+        epiloss.audit(y[order], scores[order], pd.DataFrame({"site": renamed})).grouping_loss == expected
+    )
+    frame = pd.DataFrame({"site": site, "score": scores, "label": y})
+    frame.iloc[order].to_parquet(tmp_path / "rows.parquet", index=False)
+    found = epiloss.audit_table(tmp_path / "rows.parquet", label="label", score="score")
+    assert found.grouping_loss == expected

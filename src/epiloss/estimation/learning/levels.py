@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import fsum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,11 +119,11 @@ def _effects(
     sums, mass, own, own_mass = (
         np.bincount(level, values, n_levels + 1) for values in (residual, weight, residual**2, weight**2)
     )
-    # Sums over all pairs of different rows of a level.
-    variance = (sums**2 - own)[:-1].sum() / max((mass**2 - own_mass)[:-1].sum(), 1e-300)
-    if variance <= 0:
+    # Sums over all pairs of rows of a level. They are exact, so that the order of levels does not matter.
+    products, pairs = fsum((sums**2 - own)[:-1]), fsum((mass**2 - own_mass)[:-1])
+    if products <= 0 or pairs <= 0:
         return np.zeros(n_levels + 1)
-    penalty = max(1 / variance / divisor, min_weight)
+    penalty = max(pairs / products / divisor, min_weight)
     effects: Floats = sums / (mass + penalty)
     effects[-1] = 0.0
     return effects
