@@ -70,6 +70,28 @@ class Blind(Problem):
         return np.tanh(z), weights
 
 
+@dataclass(frozen=True)
+class Wavy(Problem):
+    """A uniform score without grouping loss whose calibration curve has many waves.
+
+    Q = C = S + 0.4 S (1 - S) sin(2 pi waves S)
+    """
+
+    waves: int = 10
+    n_noise: int = 6
+
+    def _draw(self, n: int, rng: np.random.Generator) -> tuple[Floats, Law]:
+        return rng.standard_normal((n, self.n_noise)), self._law(rng.random(n))
+
+    def _nodes(self) -> tuple[Law, Floats]:
+        n = 20_000
+        return self._law((np.arange(n) + 0.5) / n), np.full(n, 1 / n)
+
+    def _law(self, s: Floats) -> Law:
+        c = s + 0.4 * s * (1 - s) * np.sin(2 * np.pi * self.waves * s)
+        return Law(s, c, c)
+
+
 SETTINGS: Mapping[str, Problem] = {
     "smooth": Sigmoid(),
     "step": Sigmoid(perturbation="step"),
@@ -84,4 +106,5 @@ SETTINGS: Mapping[str, Problem] = {
     "interaction": Blind(10, "product"),
     "ten scores": Blind(5, "all", n_values=10),
     "ten scores null": Blind(5, "all", grouping=0.0, n_values=10),
+    "wavy null": Wavy(),
 }

@@ -119,7 +119,7 @@ def _effects(
     sums, mass, own, own_mass = (
         np.bincount(level, values, n_levels + 1) for values in (residual, weight, residual**2, weight**2)
     )
-    # Sums over all pairs of rows of a level. They are exact, so that the order of levels does not matter.
+    # Sums over all pairs of rows of a level, which are exact: the order of levels does not matter.
     products, pairs = fsum((sums**2 - own)[:-1]), fsum((mass**2 - own_mass)[:-1])
     if products <= 0 or pairs <= 0:
         return np.zeros(n_levels + 1)

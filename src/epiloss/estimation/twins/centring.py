@@ -16,7 +16,9 @@ import numpy as np
 
 from epiloss._typing import Codes, Floats
 
-# Bounds of the number of intervals between knots, which grows with the cube root of the number of rows.
+# The number of intervals between knots is this power of the number of rows, within bounds. With the cube
+# root, which is best for smooth curves, calibration curves with narrow bumps look like a grouping loss.
+_INTERVALS_EXPONENT = 0.4
 _MIN_INTERVALS, _MAX_INTERVALS = 5, 40
 # ScoreScale stores the ranks of scores at a resolution of this many steps per interval.
 _STEPS_PER_INTERVAL = 100
@@ -150,7 +152,7 @@ class ScoreScale:
 
 def intervals_for(n_rows: int) -> int:
     """Return the number of intervals between knots for a number of rows."""
-    return int(np.clip(round(n_rows ** (1 / 3)), _MIN_INTERVALS, _MAX_INTERVALS))
+    return int(np.clip(round(n_rows**_INTERVALS_EXPONENT), _MIN_INTERVALS, _MAX_INTERVALS))
 
 
 def assemble_products(gram: Floats, moment: Floats) -> tuple[Floats, Floats]:
