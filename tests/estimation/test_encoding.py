@@ -39,8 +39,8 @@ def test_categories_are_ordered_by_their_mean_score() -> None:
     scores = np.repeat([0.9, 0.1, 0.5], 50)
     column = np.repeat([0.0, 1.0, 2.0], 50)
     features = Features(column[:, None], ("city",), {0: ("a", "b", "c")})
-    encoding, rows = learn_encoding(features, scores)
-    codes = rows.codes[:-1]
+    encoding, coded = learn_encoding(features, scores)
+    codes = coded.codes[:-1]
     assert codes[0][[0, 50, 100]].tolist() == [2, 0, 1]
     unknown = Features(np.array([[7.0]]), ("city",), {0: ("a", "b", "c")})
     assert encoding.codes(unknown, np.array([0.5]))[0].tolist() == [1]
@@ -59,8 +59,8 @@ def test_neighbouring_categories_share_codes_if_there_are_many() -> None:
 def test_normal_scores_of_codes_have_mean_zero_and_variance_one() -> None:
     g = np.random.default_rng(3)
     features = Features(g.exponential(size=(4_000, 2)), ("x0", "x1"))
-    encoding, rows = learn_encoding(features, g.random(4_000))
-    codes = rows.codes[:-1]
+    encoding, coded = learn_encoding(features, g.random(4_000))
+    codes = coded.codes[:-1]
     for column, values in zip(codes, encoding.values, strict=True):
         found = values[column]
         assert abs(found.mean()) < 1e-4

@@ -150,8 +150,8 @@ def test_a_ridge_of_all_folds_but_one_is_that_of_their_rows() -> None:
     columns = mixed(900)
     y, scores = outcomes(columns)
     features = Features.read(columns)
-    encoding, rows = learn_encoding(features, scores)
-    codes = rows.codes[:-1]
+    encoding, coded = learn_encoding(features, scores)
+    codes = coded.codes[:-1]
     basis = Basis.of(encoding, codes, features)
     fold, weights = np.arange(900) % 3, np.linspace(0.5, 1.5, 900)
     folds = [np.flatnonzero(fold == k) for k in range(3)]
@@ -168,8 +168,8 @@ def test_tables_predict_what_the_regression_does(widest: int, monkeypatch: pytes
     monkeypatch.setattr(additive, "_WIDEST", widest)
     features = Features.read(mixed(500))
     base = np.random.default_rng(1).random(500)
-    encoding, rows = learn_encoding(features, base)
-    codes = rows.codes[:-1]
+    encoding, coded = learn_encoding(features, base)
+    codes = coded.codes[:-1]
     basis = Basis.of(encoding, codes, features)
     assert basis.width == (features.n_columns if widest == 3 else 4 * 4 + 3)
     coefficients = np.random.default_rng(2).normal(size=basis.width)
