@@ -14,6 +14,7 @@ from epiloss.errors import INFINITE, KEY, KIND, MISSING, OUTSIDE, SUM, WEIGHT, D
 from epiloss.input.features import HERE, Place
 from epiloss.input.values import is_missing, plain_array
 
+MISSING_GROUP = "(missing)"  # the name of the group of rows without a value
 ROUNDING = 1e-6  # scores outside [0, 1] by at most this are clipped
 _ROW_SUM_TOLERANCE = 1e-3  # how far the sum of class probabilities may be from 1
 
@@ -232,7 +233,7 @@ def group_names(groups: Any, what: str) -> NDArray[Any]:
         raise DataError(
             f"{what} must have one value per row, got shape {values.shape}. Combine its columns first."
         )
-    return np.array(["(missing)" if is_missing(value) else str(value) for value in values.tolist()])
+    return np.array([MISSING_GROUP if is_missing(value) else str(value) for value in values.tolist()])
 
 
 def missing_keys(

@@ -23,6 +23,7 @@ from epiloss.input.problem import Problem
 from epiloss.number_format import digits_of, loss_spec
 from epiloss.repair.fitting import ENOUGH_ROWS
 from epiloss.repair.recalibrator import RegionRecalibrator, repaired_scores
+from epiloss.repair.subgroups import features_with_subgroups
 
 _SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ ", "remainder": "+ "}
 
@@ -154,13 +155,13 @@ def repair_audit(
     problem, options = details.problem, replace(details.options, recalibrate=None)
     repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
     learn, fresh = _parts(problem, part, stream(options.seed, "repair"))
+    seen = features_with_subgroups(details.problem.features, problem.subgroups)
     with working(f"fitting a repair to {len(learn):,} rows", options.verbose):
-        repair.fit_problem(problem.take(learn))
+        repair.fit_problem(replace(problem, features=seen).take(learn))
     given = problem.take(fresh)
     if given.task == "top-label":  # audit the same class after the repair, even if the top one changes
         given = replace(given, claimed=given.scores.argmax(axis=1))
-    assert given.features is not None
-    scores = repaired_scores(repair.repairs_, repair.positive_, given.features, given.scores)
+    scores = repaired_scores(repair.repairs_, repair.positive_, seen.take(fresh), given.scores)
     before, after = (
         audit_problem(one, options, details.display) for one in (given, replace(given, scores=scores))
     )
