@@ -232,6 +232,26 @@ def test_what_cannot_be_tracked_is_told() -> None:
         epiloss.track((before.y, p, before.X), after.sample, after.day, task="classwise")
 
 
+def test_text_is_read_as_dates_or_refused_where_its_order_is_unclear() -> None:
+    given = np.array(["2024-01-08T01:30", "2024-02-29 12:00:01.5", "2024-01-07"], object)
+    assert read_periods(given, None, 3, "when")[1] == ["2024-01-07", "2024-01-08", "2024-02-29"]
+    assert read_periods(given, "month", 3, "when")[1] == ["2024-01", "2024-02"]
+    assert read_periods(given, "value", 3, "when")[1] == sorted(given)
+    for clear in (["2024-02", "2024-01"], ["b", "a"], ["week 02", "week 10"], ["Q1", "Q2"]):
+        assert read_periods(clear, None, 2, "when")[1] == sorted(clear)
+    for unclear in (
+        ["28/02/2024", "01/03/2024"],
+        ["02-28-24", "03-01-24"],
+        ["Feb 28 2024", "Mar 1 2024"],
+        ["28 February 2024", "1 March 2024"],
+        ["week 2", "week 10"],
+    ):
+        with pytest.raises(DataError, match="when must hold dates such as 2024-06-30 or values in"):
+            read_periods(unclear, None, 2, "when")
+    with pytest.raises(DataError, match="with none missing"):
+        read_periods(np.array(["2024-01-07", np.nan], object), "value", 2, "when")
+
+
 def test_moments_become_days_weeks_or_months() -> None:
     moments = np.array(["2024-01-07T23", "2024-01-08T01", "2024-02-29T12"], "datetime64[h]")
     for by, names in {

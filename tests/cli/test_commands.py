@@ -250,6 +250,20 @@ def test_without_a_change_the_gate_of_track_passes(log: str, run: Run) -> None:
     assert "Gate passed: no change of the outcomes was found." in said
 
 
+def test_dates_as_text_are_tracked_like_dates(log: str, run: Run) -> None:
+    table = parquet.read_table(log)
+    options = ("--until", "2024-02-15", "--by", "week", "--json")
+    expected = run("track", log, *TRACK, *options)[1]
+    text = pa.compute.strftime(table["day"].cast("timestamp[s]"), format="%Y-%m-%d 10:30")
+    parquet.write_table(table.set_column(table.column_names.index("day"), "day", text), "text.parquet")
+    assert run("track", "text.parquet", *TRACK, *options)[1] == expected
+    text = pa.compute.strftime(table["day"].cast("timestamp[s]"), format="%d/%m/%Y")
+    parquet.write_table(table.set_column(table.column_names.index("day"), "day", text), "other.parquet")
+    code, _, said = run("track", "other.parquet", *TRACK, "--until", "15/02/2024")
+    assert code == 4
+    assert said.startswith("epiloss: --date must hold dates such as 2024-06-30")
+
+
 def test_errors_of_track_name_its_options(log: str, run: Run) -> None:
     code, _, said = run("track", log, *TRACK[:-1], "id", "--until", "4000", "--by", "week")
     assert code == 4

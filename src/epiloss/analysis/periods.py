@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,20 @@ from epiloss.input.datetimes import object_microseconds
 PERIODS = ("day", "week", "month", "value")
 _UNITS = {"day": "D", "month": "M"}
 _MONDAY = 3  # 1970 began on a Thursday
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?Z?)?")
+# day first, month first or with the name of a month: dates whose alphabetical order is not that of time
+_OTHER_DATE = re.compile(
+    r"\b[0-9]{1,2}([./-])[0-9]{1,2}\1[0-9]{2}([0-9]{2})?\b"
+    r"|(?i:\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b.*[0-9])"
+)
 
 
 def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Codes, list[str]]:
     """Return the index of each row's period, and the names of the periods in order.
 
-    Dates are grouped by day unless ``by`` says otherwise; a week is named after its Monday, or after the
-    first date if that is later. Each other value is a period of its own, in numerical or alphabetical
-    order.
+    Dates, also as text such as 2024-06-30, are grouped by day unless ``by`` says otherwise; a week is
+    named after its Monday, or after the first date if that is later. Each other value is a period of its
+    own, in numerical or alphabetical order.
 
     Examples
     --------
@@ -39,8 +46,8 @@ def read_periods(when: Any, by: str | None, n_rows: int, what: str) -> tuple[Cod
             f"{what} must have one value for each of the {n_rows:,} rows, got shape {values.shape}. "
             "Pass the dates of the same rows."
         )
-    dates = _dates(values)
-    if dates is None:
+    dates = read_dates(values, what)
+    if dates is None or (by == "value" and values.dtype.kind != "M"):
         if by not in (None, "value"):
             first = printable(repr(values[:1].tolist()[0]))[:60]
             raise DataError(
@@ -65,16 +72,51 @@ def read_noise_periods(when: Any, by: str | None, n_rows: int, least: int) -> Co
     return batch
 
 
-def _dates(values: Any) -> Any:
-    """Return dates and times as datetime64, or None if the values are something else."""
+def read_dates(values: Any, what: str) -> Any:
+    """Return dates and times as datetime64, or None if the values are something else.
+
+    Examples
+    --------
+    >>> read_dates(np.array(["2024-01-31", "2024-02-01"]), "when").astype("datetime64[M]")
+    array(['2024-01', '2024-02'], dtype='datetime64[M]')
+    """
     if values.dtype.kind == "M":
         return values
-    if values.dtype.kind != "O" or not len(values):
+    if values.dtype.kind not in "OU" or not len(values):
         return None
+    if all(isinstance(one, str) for one in values):
+        return _dates_of_text(values, what)
     found = object_microseconds(values)
     if found is None or found[1] not in ("date", "datetime64[us]"):
         return None
     return found[0].astype(np.int64).astype("datetime64[us]")
+
+
+def _dates_of_text(values: Any, what: str) -> Any:
+    """Return text as dates, or None if it is no date; raise an error if its order is unclear."""
+    names, codes = np.unique(values.astype(str), return_inverse=True)
+    if all(map(_ISO.fullmatch, names.tolist())):
+        try:
+            return np.array([name.rstrip("Z") for name in names], "datetime64[us]")[codes]
+        except ValueError:  # a day or hour that does not exist
+            pass
+    in_order = sorted(names.tolist(), key=_by_number)
+    unclear = [
+        name
+        for name, sorted_name in zip(names.tolist(), in_order, strict=True)
+        if name != sorted_name or _OTHER_DATE.search(name)
+    ]
+    if unclear:
+        raise DataError(
+            f"{what} must hold dates such as 2024-06-30 or values in alphabetical order, got "
+            f"{printable(repr(unclear[0]))[:60]}. Convert them to dates or numbers."
+        )
+    return None
+
+
+def _by_number(name: str) -> list[Any]:
+    """Return a sort key by which 'week 2' comes before 'week 10'."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
 
 
 def _grouped(dates: Any, by: str) -> Any:

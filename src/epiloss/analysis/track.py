@@ -74,7 +74,8 @@ def track(
         The same for the reference, from which the random variation between days is estimated. Without
         it, rows are treated as independent, and a single bad day may raise an alarm.
     by : {"day", "week", "month", "value"}, optional
-        The length of a batch. By default dates are grouped by day, and each other value is a batch.
+        The length of a batch. By default dates (also as text such as 2024-06-30) are grouped by day,
+        and each other value is a batch.
     **options
         Options of :func:`epiloss.audit`: ``task`` ("binary" or "top-label"), ``rule``,
         ``confidence_level``, ``pos_label``, ``classes``, ``drop_missing``, ``logits``, ``random_state``,

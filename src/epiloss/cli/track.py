@@ -147,10 +147,13 @@ def _up_to(rows: Rows, date: str, until: str) -> Any:
     """Return a mask of the rows up to and including a date."""
     import numpy as np
 
+    from epiloss.analysis.periods import read_dates
+
     values = rows.column(date)
+    dates = read_dates(values, "when")
     try:
-        if values.dtype.kind == "M" or (values.dtype.kind == "O" and hasattr(values[0], "isoformat")):
-            return values.astype("datetime64[D]") <= np.datetime64(until, "D")
+        if dates is not None:
+            return dates.astype("datetime64[D]") <= np.datetime64(until, "D")
         if values.dtype.kind in "iuf":
             return values <= float(until)
     except (ValueError, TypeError):
