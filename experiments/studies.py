@@ -8,6 +8,7 @@ Each study runs in its own process. Studies that fail are named at the end, and 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import published_page
 from epiloss._saving import write_text
 from protocol import Section, as_markdown, options, read_section
 from study_claims import left_claim, tree_pairs, twin_pairs
@@ -66,6 +68,8 @@ class Run:
     name: str
     failed: bool
     seconds: float
+    cpu: float  # seconds of CPU time, and of them those spent on what is cached
+    caching: float
     sections: tuple[Section, ...]
 
 
@@ -78,12 +82,19 @@ def run(name: str, given: Namespace, scripts: Path = EXPERIMENTS) -> Run:
     command += ["--cache", str(given.cache), "--images", str(given.images), "--seed", str(given.seed)]
     if given.quick:
         command.append("--quick")
-    start = time.perf_counter()
+    start, cpu, noted = time.perf_counter(), cpu_of_children(), time_noted(given.cache)
     done = subprocess.run(command, check=False)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, cpu_of_children() - cpu
+    caching = time_noted(given.cache) - noted
     written = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     sections = tuple(read_section(path) for path in written)
-    return Run(name, done.returncode != 0, seconds, sections)
+    return Run(name, done.returncode != 0, seconds, cpu, caching, sections)
+
+
+def cpu_of_children() -> float:
+    """Return the CPU time of all processes that this one has started and that have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def page(runs: Sequence[Run], folder: Path, cached: float) -> str:
@@ -125,13 +136,21 @@ def untested() -> list[Statement]:
 
 
 def times(runs: Sequence[Run], cached: float) -> str:
-    """Return the times of the studies, and of the cached computations."""
-    rows = [f"- `experiments/{one.name}.py`: {duration(one.seconds)}" for one in runs]
-    made = (
-        f"Trained networks, embeddings and scores are cached; computing them takes another "
-        f"{duration(cached)} on one core."
+    """Return the times of the studies, and the CPU time of what came from the cache."""
+    made = sum(one.caching for one in runs)
+    rows = ["| study | time | CPU time | of which for the cache |", "|---|---:|---:|---:|"]
+    shown = [(f"`experiments/{one.name}.py`", one.seconds, one.cpu, one.caching) for one in runs]
+    total = [sum(column) for column in zip(*(row[1:] for row in shown), strict=True)]
+    for name, *taken in [*shown, ("together", *total)]:
+        rows.append(f"| {name} | {' | '.join(duration(each) for each in taken)} |")
+    found = cached - made
+    text = (
+        f"Trained networks, embeddings and scores are cached. What was in the cache before took another "
+        f"{duration(found)} to compute."
+        if found > 0.5
+        else "Trained networks, embeddings and scores are cached; the cache was empty at the start."
     )
-    return "\n".join([*rows, "", made])
+    return "\n".join([*rows, "", text])
 
 
 def duration(seconds: float) -> str:
@@ -146,10 +165,10 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def write_pages(runs: Sequence[Run], target: Path, cached: float) -> None:
+def write_pages(runs: Sequence[Run], target: Path, images: Path, cached: float) -> None:
     """Write the page of all studies, and one page for each section into its folder."""
     folder = target.parent / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    published_page.write(folder / published_page.PAGE.name, images)
     for section in (section for one in runs for section in one.sections):
         write_text(folder / f"{section.slug}.md", as_markdown(section, folder))
     write_text(target, page(runs, target.parent, cached))
@@ -157,6 +176,9 @@ def write_pages(runs: Sequence[Run], target: Path, cached: float) -> None:
 
 def main(arguments: Sequence[str] | None = None, scripts: Path = EXPERIMENTS) -> int:
     """Run the studies, and write the page."""
+    import matplotlib
+
+    matplotlib.use("Agg")
     parser = options("Run all studies that need no further data, and write their pages.")
     parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
     parser.add_argument("--page", type=Path, help=f"default {PAGE}; with --quick in the output folder")
@@ -167,7 +189,7 @@ def main(arguments: Sequence[str] | None = None, scripts: Path = EXPERIMENTS) ->
     for name in [study for study in STUDIES if study in given.studies]:
         print(f"--- {name}", file=sys.stderr, flush=True)
         runs.append(run(name, given, scripts))
-    write_pages(runs, target, time_noted(given.cache))
+    write_pages(runs, target, given.images, time_noted(given.cache))
     for one in runs:
         state = "failed" if one.failed else "done"
         print(f"{one.name}: {state} in {duration(one.seconds)}", file=sys.stderr)
