@@ -28,6 +28,7 @@ import epiloss
 from epiloss import Audit, Estimate
 from epiloss._saving import for_json, write_text
 from epiloss.partition import Tree
+from study_captions import CAPTIONS
 from study_verdicts import Statement, as_table
 
 SCALE = 2.0  # the Brier score of the paper sums over both classes
@@ -230,7 +231,8 @@ def _published_cells(published: Mapping[str, float], mark: str) -> list[str]:
 class Section:
     """The section of a study: a table, figures, a paragraph, and further tables in ``extra``.
 
-    ``claims`` are its statements, for the table on the page of all studies.
+    ``claims`` are its statements, for the table on the page of all studies, and ``further`` the lines
+    of the tables in ``extra``.
     """
 
     title: str
@@ -239,6 +241,7 @@ class Section:
     images: Sequence[Path]
     extra: str = ""
     claims: Sequence[Statement] = ()
+    further: Sequence[Line] = ()
 
     @property
     def slug(self) -> str:
@@ -256,7 +259,11 @@ def as_markdown(section: Section, folder: Path) -> str:
     parts += [section.text.strip(), section.extra.strip()]
     for image in section.images:
         link = Path(os.path.relpath(image, folder)).as_posix()
-        parts.append(f"![{section.title}: {image.stem.replace('-', ' ')}]({link})")
+        caption = CAPTIONS.get(image.stem)
+        if caption is None:
+            parts.append(f"![{section.title}: {image.stem.replace('-', ' ')}]({link})")
+        else:
+            parts += [f"![{caption.alternative}]({link})", f"*{caption.text}*"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -270,6 +277,7 @@ def write_section(section: Section, folder: Path) -> Path:
         "claims": [claim.to_dict() for claim in section.claims],
         "images": [Path(os.path.relpath(image, folder)).as_posix() for image in section.images],
         "lines": [line.to_dict() for line in section.lines],
+        "further": [line.to_dict() for line in section.further],
     }
     write_text(folder / f"{section.slug}.json", json.dumps(plain, indent=1, allow_nan=False) + "\n")
     page = folder / f"{section.slug}.md"
@@ -280,10 +288,10 @@ def write_section(section: Section, folder: Path) -> Path:
 def read_section(path: Path) -> Section:
     """Return the section of a ``.json`` file."""
     plain = json.loads(path.read_text(encoding="utf-8"))
-    lines = [Line.from_dict(line) for line in plain["lines"]]
+    lines, further = ([Line.from_dict(line) for line in plain[name]] for name in ("lines", "further"))
     images = [path.parent / image for image in plain["images"]]
     claims = tuple(Statement(**claim) for claim in plain["claims"])
-    return Section(plain["title"], lines, plain["text"], images, plain["extra"], claims)
+    return Section(plain["title"], lines, plain["text"], images, plain["extra"], claims, further)
 
 
 def options(description: str) -> argparse.ArgumentParser:

@@ -43,8 +43,8 @@ RULES = (
     "These limits are ours, set after looking at the tables; the paper gives none. A count *holds* if "
     f"it is at least {MOST:.0%} of the networks and *holds in part* if it is at least {HALF:.0%}. That "
     f"there is no change holds up to {SMALL:.0%} of the mean GL, and in part up to {LARGE:.0%}. A rank "
-    f"correlation (Spearman's) holds if it is positive with a two-sided p-value below {LEVEL:.0%}, and "
-    "in part if it is only positive. That networks *can* differ holds if one pair does. The networks "
+    f"correlation (Spearman's) holds if it is positive with a two-sided p-value below {LEVEL:.0%}. "
+    "That networks *can* differ holds if one pair does. The networks "
     "share images and families, so the p-values are approximate."
 )
 

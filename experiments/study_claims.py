@@ -189,7 +189,9 @@ def shift_claim(lines: Sequence[Line], text: str, data: str) -> Statement:
     """Count the steps at which the grouping loss by twins rises beyond the intervals."""
     n, up, apart = _rises(lines)
     count = f"by twins {_listed(lines)}; it rises at {up} of {n} steps, beyond the intervals at {apart}"
-    return Statement(text, data, count, HOLDS if apart == n else IN_PART if up == n else NOT)
+    # a rise within the intervals may be chance
+    verdict = HOLDS if apart == n else IN_PART if apart and up == n else NOT
+    return Statement(text, data, count, verdict)
 
 
 def usual_claims(

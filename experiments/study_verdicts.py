@@ -54,8 +54,8 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> Correla
     return Correlation(float(found.statistic), float(found.pvalue))
 
 
-def by_share(n: int, total: int) -> str:
-    """Return the verdict on a count.
+def by_share(n: float, total: float) -> str:
+    """Return the verdict on a share.
 
     Examples
     --------
@@ -73,9 +73,7 @@ def by_change(change: float, size: float) -> str:
 
 def by_order(found: Correlation) -> str:
     """Return the verdict on a rank correlation, which should be positive."""
-    if found.rho <= 0:
-        return NOT
-    return HOLDS if found.p_value < LEVEL else IN_PART
+    return HOLDS if found.rho > 0 and found.p_value < LEVEL else NOT
 
 
 def as_table(rows: Sequence[Statement], counted: str = "counted") -> str:

@@ -19,7 +19,7 @@ from epiloss.integrations.extraction.frameworks import torch_module
 from protocol import Line, MissingError, Section
 from study_claims import direction, grouping_loss, kept_by_recalibration, usual_claims
 from vision_data import Labelled, fashion_mnist
-from vision_measures import Findings, Predictions, extracted, studied
+from vision_measures import Predictions, extracted, studied
 from vision_small import Recipe, as_inputs, learned
 
 SEVERITY = 5
@@ -105,15 +105,9 @@ def sections(given: Namespace) -> Iterator[Section]:
         shown.lines,
         fashion_text(shown.lines),
         shown.images,
-        pages(shown),
+        shown.text,
         usual_claims(lines, DATA),
     )
-
-
-def pages(shown: Findings) -> str:
-    """Return the names of the pages that were written."""
-    names = ", ".join(f"`{page.name}`" for page in shown.pages)
-    return f"Pages with thumbnails of the worst regions, and the comparison: {names}." if names else ""
 
 
 def _named(lines: Sequence[Line]) -> dict[str, Line]:

@@ -79,10 +79,7 @@ def section(
         output=output,
         seed=seed,
     )
-    names = ", ".join(f"`{page.name}`" for page in found.pages)
-    extra = (
-        f"{summary(images)}.\n\nPages with thumbnails of the worst regions, and the comparison: {names}."
-    )
+    extra = f"{summary(images)}.\n\n{found.text}"
     known = printed_lines(found.lines)
     if known:
         path = pictures / f"{slugged(images.name)}-accuracy.png"

@@ -41,7 +41,7 @@ class Found:
     single: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     accuracy: dict[str, dict[str, float]] = field(default_factory=dict)
     known: list[Known] = field(default_factory=list)
-    audits: dict[tuple[str, str], Audit] = field(default_factory=dict)
+    audits: dict[tuple[str, str], Audit] = field(default_factory=dict)  # of which diagrams are drawn
     by_group: dict[str, Audit] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ def _audit(
         return
     line, result = measure(name, y, p, X, seed=seed)
     found.lines[part].append(line)
-    if name in DRAWN:
+    if name in DRAWN or part == MERGED:
         found.audits[name, part] = result
     if part == MERGED:
         found.known.append(by_known_groups(name, hit, top, X, parts.groups, seed))
@@ -137,9 +137,14 @@ def sections(given: Namespace) -> Iterator[Section]:
                 found.lines,
                 images / "many-diagrams.png",
             ),
+            pictures.every_grouping(
+                [(line, found.audits[line.name, MERGED]) for line in found.lines[MERGED]],
+                images / "many-diagrams-merged.png",
+            ),
         ],
         tables(found, parts),
         claims(found.lines, found.single),
+        [line for part in (CLEAN, SNOW) for line in found.lines[part]],
     )
     yield Section(
         "Known groups: which corruption it was",
@@ -204,9 +209,11 @@ def group_text(known: Sequence[Known], n: int) -> str:
     return (
         f"The paper uses renditions as groups; here each of {n:,} images has one of 19 corruptions. "
         "Twins estimate the grouping loss from the corruption alone, from the network's features alone, "
-        "and from both. What both find beyond the corruption is heterogeneity within corruptions; what "
-        "they find beyond the features is information on the corruption that the features lack. In the "
-        f"median network, the corruption alone explains {share} of what both explain."
+        "and from both. They learn whether the top label is right and do not know which label it is, so "
+        "features find less than on the page of these networks. What both find beyond the corruption is "
+        "heterogeneity within corruptions; what they find beyond the features is information on the "
+        f"corruption that the features lack. In the median network, the corruption alone explains "
+        f"{share} of what both explain."
     )
 
 

@@ -13,7 +13,7 @@ from epiloss.presentation.plot import HeterogeneityDisplay
 from epiloss.presentation.plot.style import BLUE, ORANGE, SKY, faded, matplotlib_modules, plain
 from protocol import Line
 from published_pictures import UNIT, accuracy_axes, name_points, open_axes
-from study_pictures import GREEN, KINDS, diagrams, reach, save, whiskers
+from study_pictures import GREEN, KINDS, diagrams, keep_fullest_legend, reach, save, whiskers
 from study_verdicts import rank_correlation
 from vision_many_claims import Known, Lines, loss, pairs
 from vision_parts import CLEAN, MERGED, SNOW
@@ -192,6 +192,24 @@ def grouping(name: str, audits: Mapping[str, Audit], lines: Lines, path: Path) -
     by_part = {part: next(line for line in some if line.name == name) for part, some in lines.items()}
     drawn = [(f"{name}: {_TITLES[part]}", by_part[part], one) for part, one in audits.items()]
     return diagrams(drawn, path, columns=len(drawn))
+
+
+def every_grouping(found: Sequence[tuple[Line, Audit]], path: Path) -> Path:
+    """Draw the grouping diagrams of all networks, small and with common axes."""
+    columns = 5
+    rows = -(-len(found) // columns)
+    figure, axes = matplotlib_modules().subplots(
+        rows, columns, figsize=(2.9 * columns, 3.1 * rows), layout="constrained", squeeze=False
+    )
+    drawn = []
+    for ax, (line, result) in zip(axes.ravel(), found, strict=False):
+        drawn.append(result.plot(ax))
+        title = f"{short(line.name)}, {line.accuracy:.1%}\nGL {loss(line).value:z.4f}"
+        ax.set_title(plain(title), fontsize=9)
+    for ax in axes.ravel()[len(found) :]:
+        ax.set_axis_off()
+    keep_fullest_legend(drawn, len(found) - columns * (rows - 1))
+    return save(figure, path)
 
 
 def known(found: Sequence[Known], path: Path) -> Path:

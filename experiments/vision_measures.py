@@ -48,6 +48,17 @@ class Findings:
     pages: list[Path] = field(default_factory=list)
     by_group: dict[str, Audit] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """Return where the pages are."""
+        if not self.pages:
+            return ""
+        names = ", ".join(f"`{page.name}`" for page in self.pages)
+        return (
+            f"`{self.pages[0].parent.as_posix()}` has pages with thumbnails of the worst regions, and "
+            f"the comparison: {names}."
+        )
+
 
 def extracted(path: Path) -> dict[str, NDArray[Any]]:
     """Return the columns of an extraction, with scores that sum to one in double precision."""

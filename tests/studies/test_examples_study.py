@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -111,6 +112,17 @@ def test_the_step_has_a_closed_form_in_its_level_set() -> None:
     across = sample.X[:, 0] > sample.X[:, 1]
     assert sample.q[inside & across] == pytest.approx(1.0)
     assert np.allclose(sample.q[inside & ~across], 2 * sample.c[inside & ~across] - 1)
+
+
+def test_twins_are_compared_with_the_exact_loss_in_several_samples() -> None:
+    """Two samples of 6,000 rows, the example's own and another; none lies above the truth."""
+    one = found("double link")
+    twice = examples.drawn([one], 2, seed=4)
+    assert (twice.n, twice.inside, twice.above) == (2, 2, 0)
+    assert examples.drawn([one], 1, seed=4) == examples.Draws(1, 1, 0)
+    # were the loss smaller, both intervals would lie above it
+    less = replace(one, truth=replace(one.truth, grouping_loss=0.01))
+    assert examples.drawn([less], 2, seed=4) == examples.Draws(2, 0, 2)
 
 
 def test_the_script_draws_and_states_its_numbers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import epiloss
 import protocol
+import study_captions
 from epiloss import Audit, Estimate
 from epiloss.partition import Tree
 from epiloss.simulate import Sigmoid
@@ -113,7 +115,7 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     bare = Line("bare", 3, 0.5, tenth, tenth, tenth, tenth, None, None, 0.1)
     image = tmp_path / "images" / "two-regions.png"
     section = Section(
-        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", (CLAIM,)
+        "Truth known: ratings", [line, bare], "A paragraph.", [image], "| a |\n|---|", (CLAIM,), [bare]
     )
     page = protocol.write_section(section, tmp_path / "new" / "folder")
     assert page.name == "truth-known-ratings.md"
@@ -121,11 +123,31 @@ def test_a_section_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert {path.suffix for path in page.parent.iterdir()} == {".md", ".json"}
     again = protocol.read_section(page.with_suffix(".json"))
     assert [one.to_dict() for one in again.lines] == [line.to_dict(), bare.to_dict()]
+    assert [one.to_dict() for one in again.further] == [bare.to_dict()]
     assert again.images[0].resolve() == image.resolve()
     assert (again.title, again.text, again.extra) == (section.title, section.text, section.extra)
     assert again.claims == (CLAIM,)
     assert "| So it is | data | 3 of 3 | holds |" in page.read_text()
     assert protocol.as_markdown(again, page.parent) == page.read_text()
+
+
+def test_a_picture_has_its_alternative_text_and_its_caption(tmp_path: Path) -> None:
+    images = [tmp_path / "known-groups.png", tmp_path / "of-no-name.png"]
+    page = protocol.as_markdown(Section("Groups", [], "", images), tmp_path)
+    caption = study_captions.CAPTIONS["known-groups"]
+    assert f"![{caption.alternative}](known-groups.png)\n\n*{caption.text}*\n" in page
+    assert "![Groups: of no name](of-no-name.png)\n" in page
+
+
+def test_every_picture_of_a_study_in_the_documentation_has_a_caption() -> None:
+    pages = (Path(__file__).parents[2] / "docs" / "studies").glob("*.md")
+    shown = {
+        Path(name).stem
+        for page in pages
+        if page.name != "published.md"
+        for name in re.findall(r"\]\((.*\.png)\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown <= set(study_captions.CAPTIONS)
 
 
 def test_options_are_those_of_every_study(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,6 +22,7 @@ from protocol import Line
 from ratings import Found, Scored
 from ratings_census import Rows
 from ratings_data import Domain
+from study_verdicts import HOLDS, IN_PART, NOT
 
 
 def simulated(n: int, seed: int) -> Scored:
@@ -181,6 +182,27 @@ def test_nothing_is_called_proven_where_boosting_is_not_better() -> None:
     text = ratings_census.paragraph(lines, Estimate(0.001, 0.002, -0.003, 0.005), quick=True)
     assert "these rows prove no grouping loss" in text
     assert "at least" not in text
+    claims = ratings_census.claims(lines, Estimate(0.001, 0.002, -0.003, 0.005))
+    assert [claim.text for claim in claims if "proven" in claim.text] == []
+
+
+@pytest.mark.parametrize(("twins", "verdict"), [(0.0095, HOLDS), (0.006, IN_PART), (0.001, NOT)])
+def test_what_is_proven_is_the_gain_without_the_difference_in_calibration(
+    twins: float, verdict: str
+) -> None:
+    def line(name: str, cl: float, twin: float) -> Line:
+        loss, found = (
+            Estimate(cl, 0.0001, cl - 0.0002, cl + 0.0002),
+            Estimate(twin, 0.0005, twin - 0.001, twin + 0.001),
+        )
+        return Line(name, 9, 0.9, loss, loss, found, found, found, found, 0.1)
+
+    lines = [line("logistic", 0.003, twins), line("boosting", 0.001, 0.0)]
+    gain = Estimate(0.012, 0.001, 0.010, 0.014)
+    assert ratings_census.proven(lines, gain).value == pytest.approx(0.010)
+    first = ratings_census.claims(lines, gain)[0]
+    assert "0.0100 [0.0080, 0.0120] or more" in first.count
+    assert first.verdict == verdict
 
 
 def test_the_script_runs_where_the_archive_can_be_had(tmp_path: Path) -> None:

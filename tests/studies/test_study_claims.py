@@ -98,9 +98,20 @@ def test_a_calibration_loss_that_stays_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("second", "verdict"),
-    [(between(3, 4), HOLDS), (between(1.5, 2.5), IN_PART), (between(0, 1), NOT)],
+    [(between(3, 4), HOLDS), (between(1.5, 2.5), NOT), (between(0, 1), NOT)],
 )
 def test_a_shift_must_raise_the_loss_beyond_its_interval(second: Estimate, verdict: str) -> None:
     first = between(1, 2)
     lines = [line("a", first, first, first), line("b", first, first, second)]
+    assert study_claims.shift_claim(lines, "more", "data").verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"), [(between(6, 7), HOLDS), (between(3.5, 4.5), IN_PART), (between(2, 3), NOT)]
+)
+def test_a_rise_at_every_step_holds_in_part_if_one_is_beyond_the_intervals(
+    last: Estimate, verdict: str
+) -> None:
+    each = [between(1, 2), between(3, 4), last]
+    lines = [line(str(k), one, one, one) for k, one in enumerate(each)]
     assert study_claims.shift_claim(lines, "more", "data").verdict == verdict

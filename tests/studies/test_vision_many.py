@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import epiloss
 import vision_many
 import vision_many_claims as claims
 import vision_many_pictures
 from epiloss import Estimate
+from epiloss.simulate import Sigmoid
 from protocol import Line
 from study_verdicts import HOLDS, IN_PART, NOT
 from vision_data import Labelled
@@ -75,6 +77,22 @@ def test_the_order_by_accuracy_is_that_of_the_twins() -> None:
     assert claims.more_accurate(rising, SNOW).verdict == HOLDS
     falling = [replace(one, twin=one.gl) for one in rising]
     assert claims.more_accurate(falling, SNOW).verdict == NOT
+
+
+def test_a_substantial_loss_is_above_what_the_paper_has_without_shift() -> None:
+    clear, small = line("a", 0.5, 0.02), line("b", 0.5, 0.012)  # from 0.010 and from 0.002 on
+    assert claims.substantial([clear]).verdict == HOLDS
+    found = claims.substantial([clear, small])
+    assert found.verdict == IN_PART
+    assert "significantly above 0.003 for 1 of 2 networks" in found.count
+
+
+def test_the_order_by_accuracy_is_also_that_without_zero_shot_networks() -> None:
+    rising = [line(str(k), 0.1 * k, 0.01 * k) for k in range(1, 8)]
+    assert "zero-shot" not in claims.more_accurate(rising, SNOW).count
+    found = claims.more_accurate([*rising, line("x, zero-shot", 0.01, 0.9)], SNOW)
+    assert found.count.endswith("; without zero-shot networks 1.00, p < 0.001 by twins")
+    assert found.verdict == NOT
 
 
 def test_without_shift_trees_and_twins_must_agree_that_there_is_nothing() -> None:
@@ -140,7 +158,9 @@ def test_all_pictures_are_drawn_for_networks_of_any_name(tmp_path: Path) -> None
     import matplotlib
 
     matplotlib.use("Agg")
-    every = lines(0.0, 0.05, 0.08, n=4)
+    every = lines(0.0, 0.05, 0.08, n=6)
+    sample = Sigmoid().sample(400)
+    audit = epiloss.audit(sample.y, sample.scores, sample.X)
     single: dict[str, Any] = {
         part: {f"network {k}": estimate(0.02 * k) for k in range(4)}
         for part in (CLEAN, MERGED, SNOW, "glass_blur")
@@ -151,6 +171,9 @@ def test_all_pictures_are_drawn_for_networks_of_any_name(tmp_path: Path) -> None
         vision_many_pictures.shifts(every, tmp_path / "shifts.png"),
         vision_many_pictures.recalibration(every, tmp_path / "recalibration.png"),
         vision_many_pictures.corruptions(single, list(single[SNOW]), tmp_path / "corruptions.png"),
+        vision_many_pictures.every_grouping(
+            [(one, audit) for one in every[MERGED]], tmp_path / "diagrams.png"
+        ),
         vision_many_pictures.known([known(0.05, 0.1)] * 3, tmp_path / "known.png"),
     ]
     assert all(path.stat().st_size > 10_000 for path in drawn)
