@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,14 +116,19 @@ def tokens(text: str) -> list[str]:
     return re.findall(r"[a-z']+", text.lower())
 
 
+def vocabulary(texts: Iterable[str]) -> dict[str, int]:
+    """Return the words of three texts or more, numbered by their first appearance in every process."""
+    counts = Counter(word for text in texts for word in dict.fromkeys(tokens(text)))
+    return {word: place for place, word in enumerate(word for word, n in counts.items() if n >= 3)}
+
+
 class LanguageModel:
     """A model that predicts the last word from the mean embedding of the words before it."""
 
     def __init__(self, learning: Sequence[Definition], seed: int) -> None:
         self._torch = torch_module()
         self._torch.set_num_threads(1)
-        counts = Counter(word for one in learning for word in set(tokens(one.text)))
-        self._words = {word: place for place, word in enumerate(w for w, n in counts.items() if n >= 3)}
+        self._words = vocabulary(one.text for one in learning)
         ends = dict.fromkeys(one.last for one in learning)
         self._ends = {word: place for place, word in enumerate(ends)}
         self._torch.manual_seed(seed)

@@ -24,6 +24,7 @@ _PLACES = (  # of names beside points, in points of print, best first
     *((6, 2, "left"), (6, -8, "left"), (-6, 2, "right"), (0, 7, "center"), (0, -13, "center")),
     *((-6, -8, "right"), (12, 10, "left"), (12, -16, "left"), (-12, 10, "right")),
 )
+_CROWDED = 4.0  # a penalty from which on a label is left out: it would cover two points, or a label
 UNIT = "Brier score over both classes"
 _KINDS = (
     ("cl", "cl_after", "calibration loss", ORANGE, PALE_ORANGE, 0.18),
@@ -125,7 +126,7 @@ def _hollow(ax: Any, x: ArrayLike, y: ArrayLike, label: str | None = None) -> No
 
 
 def name_points(ax: Any, points: Sequence[tuple[str, float, float]], *, every: bool = False) -> None:
-    """Label some points or all of them, without covering other labels or points."""
+    """Label some points or all of them where there is room between other labels and points."""
     ax.figure.draw_without_rendering()  # so that places in pixels are known
     marks = ax.transData.transform([(x, y) for _, x, y in points])
     taken: list[Any] = []
@@ -136,7 +137,10 @@ def name_points(ax: Any, points: Sequence[tuple[str, float, float]], *, every: b
         boxes = [_placed(text, place) for place in _PLACES]
         covered = [_covered(box, taken, marks, ax.bbox) for box in boxes]
         best = int(np.argmin(covered))
-        taken.append(_placed(text, _PLACES[best]))
+        if covered[best] >= _CROWDED:
+            text.remove()
+        else:
+            taken.append(_placed(text, _PLACES[best]))
 
 
 def _placed(text: Any, place: tuple[float, float, str]) -> Any:

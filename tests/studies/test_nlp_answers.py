@@ -50,6 +50,14 @@ def test_questions_have_the_right_word_once_and_topics_stay_apart() -> None:
     assert places.min() > 10  # of 25 expected: the right word is anywhere
 
 
+def test_words_are_numbered_by_their_first_appearance_in_every_process() -> None:
+    # in the order of a set, which differs between processes, one seed would give several models
+    words = [f"{one}{other}" for one in "abcdefgh" for other in "klmnopqr"]
+    texts = [" ".join(words)] * 3 + ["rare words"]
+    assert list(nlp_answers.vocabulary(texts)) == words
+    assert nlp_answers.vocabulary([" ".join(words[:2])] * 2) == {}
+
+
 def test_the_language_model_learns_and_its_log_is_audited(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs the extra 'torch'")
     learning, questions = nlp_answers.divided(
