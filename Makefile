@@ -2,7 +2,7 @@
 # make test-slow: the statistical and other long checks.
 # make bench: how fast it is, into docs/speed.md and the README, and how good its trees are (half an hour;
 #   on a quiet machine with two cores; EXTRAS=,peers has LightGBM for the yardstick).
-# make studies: the paper's studies on real networks and data, into docs/studies (an hour, once).
+# make studies: the paper's studies on real networks and data, into docs/studies (half an hour, once).
 # make docs: the site, into docs/_build/html; every example runs, and warnings are errors.
 # make test EXTRAS=,studies,peers,engines,integrations: also the tests that need heavy packages.
 # make logs: the tests on logs that lm-evaluation-harness and Inspect write, in an environment of their own.

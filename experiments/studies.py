@@ -1,7 +1,7 @@
 """Run all studies that need no further data, and write docs/studies.md and a page per section.
 
-    python experiments/studies.py            # an hour or two, once; then from the cache
-    python experiments/studies.py --quick    # minutes; the pages go to the output folder
+    python experiments/studies.py            # half an hour, once; then minutes, from the cache
+    python experiments/studies.py --quick    # two minutes; the pages go to the output folder
 
 Each study runs in its own process. Studies that fail are named at the end, and the exit code is 1.
 """

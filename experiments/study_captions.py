@@ -62,7 +62,7 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "known-heterogeneity": Caption(
         "How far the rate of each corruption is from that of all images with equal scores",
-        "Brown: the network is right more often than on other images with the same scores; purple: less "
+        "Blue: the network is right more often than on other images with the same scores; orange: less "
         "often. Differences in parentheses are not significant.",
     ),
     "fashion-mnist-losses": Caption("Losses on clean and on corrupted images", _BARS),
@@ -75,7 +75,7 @@ CAPTIONS: Mapping[str, Caption] = {
     ),
     "fashion-mnist-groups": Caption(
         "How far the rate of each corruption is from that of all images with equal scores",
-        "Orange: the network is right more often than on other images with the same scores; blue: less "
+        "Blue: the network is right more often than on other images with the same scores; orange: less "
         "often; grey: the difference is not significant.",
     ),
     "lid-losses": Caption("Losses of the language identifier on four kinds of text", _BARS),

@@ -1,6 +1,6 @@
 """The paper's vision study on folders of ImageNet, and one that runs without them.
 
-    python experiments/vision.py                     # CIFAR-10 and Fashion-MNIST, about an hour, once
+    python experiments/vision.py                     # CIFAR-10 and Fashion-MNIST, 20 minutes, once
     python experiments/vision.py --quick             # tiny folders of ImageNet's layout, Fashion-MNIST
     python experiments/vision.py --imagenet DIR --imagenet-r DIR --imagenet-c DIR --networks all
     python experiments/vision.py --imagenet-c DIR --corruption snow --networks vit_b_16 convnext_tiny

@@ -148,7 +148,7 @@ def test_what_is_said_of_the_studies_is_quoted_from_their_pages(
     pages = [ROOT / "docs" / "studies.md", *sorted((ROOT / "docs" / "studies").glob("*.md"))]
     page = "\n".join(path.read_text(encoding="utf-8") for path in pages)
     quoted = [*re.findall(r"\d\.\d+", section), *re.findall(r"\d+ of \d+", section)]
-    assert len(quoted) > 2
+    assert len(quoted) >= 2
     assert [number for number in quoted if number not in page] == []
 
 
