@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import epiloss
@@ -375,3 +376,28 @@ def test_by_twins_data_sets_of_other_sizes_have_no_drift() -> None:
         assert change.stderr is not None
         scores.append(change.value / change.stderr)
     assert abs(np.mean(scores)) < 3.5 * np.std(scores, ddof=1) / np.sqrt(15)
+
+
+@pytest.mark.parametrize("call", ["drift", "track"])
+def test_given_classes_are_those_of_both_data_sets_whatever_the_names_of_columns(call: str) -> None:
+    """The columns have the order of ``classes``, as in an audit."""
+    generator = np.random.default_rng(0)
+    classes = ["Good", "Very Good", "Fair"]
+    samples = []
+    for _ in range(2):
+        scores = generator.dirichlet(np.ones(3), 800)
+        drawn = (generator.random((800, 1)) > scores.cumsum(axis=1)).sum(axis=1)
+        X = generator.normal(size=(800, 2))
+        samples.append((np.array(classes)[np.minimum(drawn, 2)], scores, X))
+    named = ["p_Good", "p_VeryGood", "p_Fair"]
+    frames = [(y, pd.DataFrame(scores, columns=named), X) for y, scores, X in samples]
+    day = np.arange(800) // 40
+    expected, found = (
+        epiloss.track(both[0], both[1], day, classes=classes)
+        if call == "track"
+        else epiloss.drift(*both, classes=classes, method="partition")
+        for both in (samples, frames)
+    )
+    assert found.to_dict() == expected.to_dict()
+    with pytest.raises(epiloss.DataError, match="named after the classes"):
+        epiloss.drift(*frames)

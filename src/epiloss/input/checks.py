@@ -23,6 +23,7 @@ from epiloss.input.arrays import (
     score_numbers,
 )
 from epiloss.input.class_columns import (
+    can_be_placed,
     check_given_order,
     classes_of_columns,
     one_hot_names,
@@ -64,6 +65,7 @@ def read_problem(
     an earlier problem, with its task, classes and columns; a single class is then no error, and the
     remarks on the data are not repeated.
     """
+    own_classes = reading.classes
     if like is not None:
         reading = reading_like(like, reading)
     raw, given = score_numbers(y_prob), as_array(y_true, "y_true")
@@ -76,6 +78,8 @@ def read_problem(
     remarks += misaligned_remarks(y_prob, y_true=y_true, X=X)
     remarks += [index_remark(name) for name in index_columns_of(X)]
     columns = score_names(y_prob)
+    if like is not None and own_classes is not None and not can_be_placed(columns, like.classes):
+        columns = None  # as for the earlier problem, the order of the given classes counts
     outcomes = _read_outcomes(y_true, raw, given, reading, at, columns, is_like=like is not None)
     features = _read_features(X, like)
     known = read_subgroups(columns_by_name(subgroups, X, n))

@@ -74,12 +74,20 @@ def places_of_classes(names: Sequence[str] | None, classes: Sequence[Any]) -> Co
     )
 
 
+def can_be_placed(names: Sequence[str] | None, classes: Sequence[Any]) -> bool:
+    """Return whether the names of columns are those of the classes, or say nothing about them."""
+    try:
+        places_of_classes(names, classes)
+    except DataError:
+        return False
+    return True
+
+
 def check_given_order(names: Sequence[str] | None, classes: Sequence[Any]) -> None:
     """Raise an error if columns are named after the classes, but in another order."""
-    try:
-        places = places_of_classes(names, classes)
-    except DataError:
-        return  # the names match no classes, so the order that the user gave counts
+    if not can_be_placed(names, classes):
+        return  # the order that the user gave counts
+    places = places_of_classes(names, classes)
     if places is not None and (np.diff(places) != 1).any():
         raise OptionError(
             f"classes must be in the order of the columns of y_prob, got {list(classes)!s:.80} for the "
