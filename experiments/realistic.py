@@ -4,7 +4,7 @@
 
 Every repetition draws rows with a known calibration curve and without grouping loss, and audits them.
 The table shows the bias of the calibration loss, how often its interval and that of the score cover the
-truth, how often the region test finds a grouping loss (its level is 5%), and how often the verdict is to
+truth, how often the method finds a grouping loss (its level is 5%), and how often the verdict is to
 repair. After a recalibration, the truth is that of the recalibration maps of this repetition.
 """
 
@@ -177,7 +177,7 @@ def _audited(task: Task, setting: Setting, rows: Rows, seed: int) -> Found:
         assert audit.recalibrated is not None
         audit = audit.recalibrated
         truth, score = _losses_after(task.setting, recorder.maps[:2])
-    pvalue = audit.partition_bound.pvalue
+    pvalue = audit.grouping_loss.pvalue  # of the method; of regions if it is not possible
     return Found(
         task,
         audit.calibration_loss,
@@ -186,7 +186,7 @@ def _audited(task: Task, setting: Setting, rows: Rows, seed: int) -> Found:
         score,
         # where a map is flat there is a grouping loss, so rejecting is not an error
         NAN if pvalue is None or setting.recalibrate == "isotonic" else pvalue,
-        audit.verdict.kind == "repair",
+        "repair" in audit.verdict.kind,  # also together with a recalibration
     )
 
 
@@ -233,7 +233,7 @@ def as_table(lines: Sequence[Line]) -> str:
     text = [
         "Losses x 1e-4. cover, score: coverage of the intervals of calibration loss and score;",
         "above: intervals above the truth; se/sd: standard errors over the spread of the errors;",
-        "level: region tests that reject at 5%; repair: such verdicts. There is no grouping loss.",
+        "level: tests of a grouping loss that reject at 5%; repair: verdicts to do so. There is none.",
         f"{'':{width}} {'rows':>6} {'runs':>4} {'true':>7} {'bias ± se':>15} {'se/sd':>6} {'cover':>6} "
         f"{'above':>6} {'level':>6} {'repair':>6} {'score':>6}",
     ]

@@ -177,6 +177,62 @@ def rare(n: int, generator: np.random.Generator, *, base: float, stretch: float 
     return labelled(u, expit(centre + stretch * u), expit(centre + u), generator)
 
 
+def rounded(n: int, generator: np.random.Generator) -> Rows:
+    """Draw scores with two decimals and a smooth curve."""
+    u = generator.normal(size=n)
+    scores = np.round(expit(1.4 * u), 2)
+    return labelled(u, scores, 0.1 + 0.8 * scores, generator)
+
+
+def half_at_one(n: int, generator: np.random.Generator) -> Rows:
+    """Draw uniform scores, and replace half of them by one value with its own rate."""
+    u, atom = generator.random(n), generator.random(n) < 0.5
+    return labelled(u, np.where(atom, 0.3, u), np.where(atom, 0.42, 0.1 + 0.8 * u), generator)
+
+
+def unequal_leaves(n: int, generator: np.random.Generator) -> Rows:
+    """Draw 300 values with their own rates, of which a few are frequent and most are rare."""
+    tree = np.random.default_rng(11)
+    value = np.sort(tree.uniform(0.02, 0.98, 300))
+    rate = np.clip(value + 0.1 * tree.normal(size=300), 0.02, 0.98)
+    share = tree.permutation(1 / np.arange(1.0, 301))
+    leaf = generator.choice(300, n, p=share / share.sum())
+    return labelled(value[leaf], value[leaf], rate[leaf], generator)
+
+
+def four_jumps(s: Floats) -> Floats:
+    """Return rates that are constant between four jumps up and down."""
+    return np.array([0.1, 0.5, 0.3, 0.8, 0.6])[np.searchsorted([0.15, 0.4, 0.6, 0.85], s)]
+
+
+def jumps_at_the_ends(s: Floats) -> Floats:
+    """Return rates that are right except for the lowest and the highest scores."""
+    return np.where(s < 0.2, 0.5, np.where(s > 0.95, 0.1, s))
+
+
+def bump(s: Floats) -> Floats:
+    """Return rates that are right except in a narrow range."""
+    return np.asarray(np.minimum(s + 0.35 * np.exp(-(((s - 0.4) / 0.03) ** 2) / 2), 1.0), float)
+
+
+def hospitals(n: int, generator: np.random.Generator) -> Rows:
+    """Draw clusters of 1 to 100 rows with correlated labels, each with its own weight."""
+    sizes = generator.integers(1, 101, n)
+    cluster = np.repeat(np.arange(n), sizes)[:n]
+    u, common = generator.normal(size=n), generator.random(n) < np.sqrt(0.1)
+    chance = np.where(common, generator.random(n)[cluster], generator.random(n))
+    rows = labelled(u, expit(1.3 * u), expit(u), generator, chance)
+    return replace(rows, clusters=cluster, weights=np.exp(0.8 * generator.normal(size=n)[cluster]))
+
+
+def weighted_by_label(n: int, generator: np.random.Generator) -> Rows:
+    """Draw rows whose weights are three times as large for positives; the scores are for all weights."""
+    u = generator.normal(size=n)
+    rows = labelled(u, expit(1.3 * u + np.log(3)), expit(u), generator)
+    weights = np.where(rows.y > 0, 3.0, 1.0) * np.exp(0.5 * generator.normal(size=n))
+    return replace(rows, c=expit(u + np.log(3)), weights=weights)
+
+
 SETTINGS: Mapping[str, Setting] = {
     "smooth": Setting(smooth),
     "smooth, overconfident": Setting(partial(smooth, stretch=1.5)),
@@ -216,4 +272,14 @@ SETTINGS: Mapping[str, Setting] = {
     "after sigmoid": Setting(partial(smooth, stretch=1.5), recalibrate="sigmoid"),
     "after isotonic": Setting(partial(smooth, stretch=1.5), recalibrate="isotonic"),
     "jump, after isotonic": Setting(partial(by_curve, curve=jump), recalibrate="isotonic"),
+    # drawn by an adversary after the estimators were fixed
+    "two decimals": Setting(rounded),
+    "half at one score": Setting(half_at_one),
+    "300 leaves, unequal": Setting(unequal_leaves),
+    "four jumps": Setting(partial(by_curve, curve=four_jumps)),
+    "jumps at the ends": Setting(partial(by_curve, curve=jumps_at_the_ends)),
+    "narrow bump": Setting(partial(by_curve, curve=bump)),
+    "clusters of 1 to 100, weights": Setting(hospitals),
+    "weights by label": Setting(weighted_by_label),
+    "down-sampled, log-loss": Setting(down_sampled, rule="log"),
 }
