@@ -56,6 +56,7 @@ SETTINGS: Mapping[str, Sigmoid] = {
     "calibration 0.4": Sigmoid(grouping=0.0, miscalibration=1.3),
     "calibration 2.4": Sigmoid(grouping=0.0, miscalibration=2.0),
     "both, 3 and 2.4": Sigmoid(perturbation="step", grouping=0.471, miscalibration=2.0),
+    "both, 3 and 0.4": Sigmoid(perturbation="step", grouping=0.471, miscalibration=1.3),
 }
 CROSSED = "grouping 3, crossed"  # no single column reveals it, but the product of two does
 SIZES = (300, 1_000, 4_000, 10_000)
@@ -184,15 +185,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
     parser.add_argument("--seeds", action="store_true", help=f"audit each sample with {N_SEEDS} seeds")
-    parser.add_argument("--quick", action="store_true", help="300 rows only")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="ROWS")
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
+    )
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
     options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
     todo = [
         Task(setting, n, repetition, options.seed, N_SEEDS if options.seeds else 1)
-        for setting in SETTINGS
-        for n in (SIZES[:1] if options.quick else SIZES)
+        for setting in options.settings
+        for n in options.sizes
         for repetition in range(options.repetitions)
     ]
     console = Console(stderr=True)

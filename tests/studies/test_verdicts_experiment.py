@@ -74,7 +74,7 @@ def test_the_script_prints_its_table_and_saves_it(
     few = {name: verdicts.SETTINGS[name] for name in ("nothing", verdicts.CROSSED, "calibration 2.4")}
     monkeypatch.setattr(verdicts, "SETTINGS", few)
     path = tmp_path / "new" / "verdicts.csv"
-    verdicts.main(["--quick", "--repetitions", "1", "--jobs", "1", "--output", str(path)])
+    verdicts.main(["--sizes", "300", "--repetitions", "1", "--jobs", "1", "--output", str(path)])
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [line.split(",300,")[0].strip('"') for line in lines[1:]] == list(few)
     printed = capsys.readouterr()
