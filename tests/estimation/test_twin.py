@@ -54,6 +54,31 @@ def test_the_standard_error_matches_the_standard_deviation_over_draws() -> None:
     assert 0.7 < np.mean([one.stderr or 0.0 for one in found]) / spread < 1.5
 
 
+@pytest.mark.parametrize("curve", ["32 values", "jumps"])
+def test_rough_calibration_curves_do_not_look_like_a_grouping_loss(curve: str) -> None:
+    """20 draws of 2,000 rows without a loss: at most 4 p-values below 5%, and a small mean.
+
+    Splines alone would find 0.002 to 0.005 in most draws, because learners see the score as well.
+    """
+    found = [estimated(rough(curve, seed), seed) for seed in range(20)]
+    assert sum((one.pvalue or 0.0) <= 0.05 for one in found) <= 4
+    assert np.mean([one.value for one in found]) < 0.0007
+
+
+def rough(curve: str, seed: int) -> BinaryProblem:
+    """Return scores whose rates differ by value, or jump twice; the features only tell the score."""
+    g = np.random.default_rng(seed)
+    u, rates = g.random(2_000), np.random.default_rng(0).uniform(0.2, 0.8, 32)
+    place = (32 * u).astype(int)
+    if curve == "32 values":
+        scores, q = place / 32, rates[place]
+    else:
+        scores, q = u, 0.2 + 0.5 * (abs(u - 0.5) < 0.3)
+    X = np.column_stack([u, g.normal(size=2_000)])
+    labels = (g.random(2_000) < q).astype(float)
+    return BinaryProblem(None, scores, labels, Brier(), None, Features(X, ("u", "v")), None, None)
+
+
 @pytest.mark.slow
 def test_the_test_of_no_loss_keeps_its_level() -> None:
     """200 draws of 600 rows without a loss: at most 21 p-values below 5%, 3.6 standard errors more."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from epiloss._typing import Floats
+from epiloss._typing import Codes, Floats
 from epiloss.calibration.smoothers import DistinctScores, WindowedLines
 
 _OWN = 50.0  # number of labels from which a score keeps its own rate
@@ -40,6 +40,12 @@ class Breaks:
         middle = (all_scores[1:] + all_scores[:-1]) / 2
         nearest = all_scores[np.searchsorted(middle, rows.scores)]
         return np.isin(nearest, self.own)
+
+    def split(self, scores: Floats) -> list[Codes]:
+        """Return the indices of the rows with own rates, if any, and of those between the jumps."""
+        own = np.isin(scores, self.own)
+        piece = np.where(own, -1, np.searchsorted(self.jumps, scores, side="right"))
+        return [np.flatnonzero(piece == k) for k in np.unique(piece)]
 
 
 def pieces(rows: DistinctScores, jumps: Floats) -> list[DistinctScores]:

@@ -114,16 +114,17 @@ class LocalLinear(CurveFitter):
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
         """Fit the curve piecewise between jumps; scores with many labels keep their own rate."""
-        return self._fit(rows, self._breaks(rows), rows.scores)
+        return self._fit(rows, self.breaks(rows), rows.scores)
 
     def fit_pair(
         self, a: DistinctScores, b: DistinctScores, both: DistinctScores
     ) -> tuple[Curve, Curve]:
         """Fit two curves with jumps and own rates at the same scores."""
-        breaks = self._breaks(both)
+        breaks = self.breaks(both)
         return self._fit(a, breaks, both.scores), self._fit(b, breaks, both.scores)
 
-    def _breaks(self, rows: DistinctScores) -> Breaks:
+    def breaks(self, rows: DistinctScores) -> Breaks:
+        """Find the scores that keep their own rate, and the jumps between the others."""
         own = repeated_enough(rows)
         some = repeated(rows) & ~own
         if some.any() and not rows.clustered:
@@ -294,6 +295,22 @@ def fit_curve_pair(
     both = DistinctScores.gather(scores, labels, weights, effect)
     a, b = (_gather(scores, labels, weights, effect, half) for half in halves)
     return fitter.fit_pair(a, b, both)
+
+
+def find_breaks(
+    scores: Floats, labels: Floats, weights: Floats | None, clusters: Codes | None = None
+) -> Breaks:
+    """Return the scores with their own rate, and the jumps between the others.
+
+    Examples
+    --------
+    >>> s = np.linspace(0, 1, 2001)
+    >>> y = (np.arange(2001) * 0.618 % 1 < np.where(s < 0.5, 0.2, 0.7)).astype(float)
+    >>> find_breaks(s, y, None).jumps.round(2)
+    array([0.5])
+    """
+    effect = None if clusters is None else design_effect(scores, labels, weights, clusters)
+    return LocalLinear().breaks(DistinctScores.gather(scores, labels, weights, effect))
 
 
 def fit_vector_curve_pair(

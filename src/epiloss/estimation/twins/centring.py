@@ -8,13 +8,14 @@ distinct scores, the mean is computed separately for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 
 # The number of intervals between knots is this power of the number of rows, within bounds. With the cube
 # root, which is best for smooth curves, calibration curves with narrow bumps look like a grouping loss.
@@ -43,9 +44,11 @@ class ScoreBasis:
     starts: Codes
 
     @classmethod
-    def of(cls, scores: Floats, weight: Floats | None = None) -> ScoreBasis:
+    def of(
+        cls, scores: Floats, weight: Floats | None = None, n_intervals: int | None = None
+    ) -> ScoreBasis:
         """Return the splines of sorted scores, or an indicator of each score if there are few."""
-        n_intervals = intervals_for(len(scores))
+        n_intervals = intervals_for(len(scores)) if n_intervals is None else n_intervals
         starts, code = _distinct_scores(scores)
         if len(starts) <= n_intervals + 2:
             return cls(code, np.ones((1, len(scores))), len(starts), weight, starts)
@@ -100,6 +103,44 @@ class ScoreBasis:
         for k, (start, end) in enumerate(pairwise(bounds)):
             if end > start:
                 yield slice(k, k + width), slice(start, end)
+
+
+@dataclass(frozen=True)
+class BrokenBasis:
+    """A basis for each part of the rows: scores with their own rate, and pieces between jumps.
+
+    The rate may be discontinuous at the breaks, where splines would leave an error in the means of both
+    predictions and labels, which would look like a grouping loss.
+    """
+
+    parts: Sequence[tuple[Codes, ScoreBasis]]
+    starts: Codes
+
+    @classmethod
+    def of(cls, scores: Floats, weight: Floats | None, breaks: Breaks) -> BrokenBasis:
+        """Return the splines of sorted scores in each piece, and indicators of the others."""
+        parts, n_intervals = [], intervals_for(len(scores))
+        for rows in breaks.split(scores):
+            own = len(breaks.own) and scores[rows[0]] in breaks.own
+            share = len(rows) / len(scores)
+            wanted = len(rows) if own else max(round(share * n_intervals), 1)
+            part_weight = None if weight is None else weight[rows]
+            parts.append((rows, ScoreBasis.of(scores[rows], part_weight, wanted)))
+        return cls(parts, _distinct_scores(scores)[0])
+
+    def mean(self, columns: Floats) -> Floats:
+        """Return the means of columns (k, rows) given the score."""
+        means = np.empty_like(columns)
+        for rows, basis in self.parts:
+            means[:, rows] = basis.mean(columns[:, rows])
+        return means
+
+    def centre(self, columns: Floats) -> None:
+        """Replace columns (k, rows) by their residuals, multiplied by the inflation of their part."""
+        for rows, basis in self.parts:
+            part = columns[:, rows]
+            basis.centre(part)
+            columns[:, rows] = part
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ import numpy as np
 
 from epiloss._threads import dot, limited_threads
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.curves import find_breaks
 from epiloss.estimation.crossfit.bound import CrossfitBound
 from epiloss.estimation.crossfit.learners import Learner
 from epiloss.estimation.inference import loss_estimate
@@ -84,9 +85,11 @@ def twin(
         is_evaluated[evaluated] = True
     is_evaluated = is_evaluated[order]
     problem, position = problem.take(order), order if evaluated is None else order[is_evaluated]
+    breaks = find_breaks(problem.scores, problem.labels, problem.weights, problem.clusters)
+    given = breaks if len(breaks.own) or len(breaks.jumps) else None
     with limited_threads(openmp=learner is not None):
         splits = [
-            twin_rows(problem, units, generator, learner, is_evaluated, max_training_rows, n_jobs)
+            twin_rows(problem, units, generator, learner, is_evaluated, max_training_rows, n_jobs, given)
             for _ in range(Design.n_splits(len(order)) if n_splits is None else n_splits)
         ]
     rows = splits[0] if len(splits) == 1 else TwinRows.mean(splits)

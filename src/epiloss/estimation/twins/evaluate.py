@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from epiloss._threads import Workers, dot
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 from epiloss.estimation.crossfit.learners import Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, tilts_of
 from epiloss.estimation.twins.design import Design, Parts, split_into_parts
@@ -62,6 +63,7 @@ def twin_rows(
     is_evaluated: NDArray[np.bool_],
     max_training_rows: int = MAX_TRAINING_ROWS,
     n_jobs: int | None = None,
+    breaks: Breaks | None = None,
 ) -> TwinRows:
     """Split rows into parts, train models on them, and return the terms of the rows to evaluate.
 
@@ -79,7 +81,7 @@ def twin_rows(
     def evaluate_part(k: int) -> None:
         rows = np.flatnonzero((part == k) & is_evaluated)
         evaluating = [models[model] for model in design.evaluating_models(k)]
-        block = Block.of(problem, coded, rows)
+        block = Block.of(problem, coded, rows, breaks=breaks)
         terms[..., rows], predictions[:, rows] = _block_terms(block, evaluating, design.twins(k))
 
     def training_rows(model: int) -> Codes:
@@ -87,7 +89,7 @@ def twin_rows(
 
     with Workers(n_jobs) as workers:
         trainer, coded = trainer_for(problem, learner, max_training_rows, workers)
-        models = train_models(trainer, problem, coded, training_rows, seeds, workers)
+        models = train_models(trainer, problem, coded, training_rows, seeds, workers, breaks)
         workers.run(evaluate_part, range(design.n_parts))
     weights, clusters = problem.weights, problem.clusters
     if is_evaluated.all():

@@ -11,11 +11,12 @@ import numpy as np
 
 from epiloss._threads import ALONE, Workers
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 from epiloss.estimation.crossfit.learners import Fitted, Learner
 from epiloss.estimation.crossfit.tilts import LogTilts, QuadraticTilts, tilts_of
 from epiloss.estimation.learning.encoding import Coded, Encoding, learn_encoding
 from epiloss.estimation.learning.engine import Model, fit_model
-from epiloss.estimation.twins.centring import ScoreBasis, ScoreScale
+from epiloss.estimation.twins.centring import BrokenBasis, ScoreBasis, ScoreScale
 from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 from epiloss.scoring import ScoringRule
@@ -50,20 +51,37 @@ class Block:
     rule: ScoringRule
     features: Features
     coded: Coded | None
-    basis: ScoreBasis
+    basis: ScoreBasis | BrokenBasis
 
     @classmethod
     def of(
-        cls, problem: BinaryProblem, coded: Coded | None, rows: Codes, scale: ScoreScale | None = None
+        cls,
+        problem: BinaryProblem,
+        coded: Coded | None,
+        rows: Codes,
+        scale: ScoreScale | None = None,
+        breaks: Breaks | None = None,
     ) -> Block:
         """Return some rows of a problem, sorted by score; with a scale they may be in any order."""
         assert problem.features is not None  # twins learn from features
         own = None if coded is None else coded.take(rows)
         weights = None if problem.weights is None else problem.weights[rows]
         scores = problem.scores[rows]
-        basis = ScoreBasis.of(scores, weights) if scale is None else scale.basis(scores, weights)
+        basis: ScoreBasis | BrokenBasis
+        if scale is not None:
+            basis = scale.basis(scores, weights)
+        elif breaks is not None:
+            basis = BrokenBasis.of(scores, weights, breaks)
+        else:
+            basis = ScoreBasis.of(scores, weights)
         features = problem.features.take(rows)
         return cls(scores, problem.labels[rows], weights, problem.rule, features, own, basis)
+
+    @property
+    def splines(self) -> ScoreBasis:
+        """The basis, without breaks."""
+        assert isinstance(self.basis, ScoreBasis)
+        return self.basis
 
     def curve(self) -> Floats:
         """Return the calibration curve, estimated from these rows, at their scores."""
@@ -248,11 +266,13 @@ def train_models(
     training_rows: Callable[[int], Codes],
     seeds: Codes,
     workers: Workers,
+    breaks: Breaks | None = None,
 ) -> list[PartModel]:
     """Train one model per seed; ``training_rows(k)`` are the rows of model ``k``, sorted by score."""
 
     def trained(k: int) -> PartModel:
-        return trainer.train(Block.of(problem, coded, training_rows(k)), int(seeds[k]))
+        block = Block.of(problem, coded, training_rows(k), breaks=breaks)
+        return trainer.train(block, int(seeds[k]))
 
     return workers.run(trained, range(len(seeds)))
 

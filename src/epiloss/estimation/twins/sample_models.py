@@ -148,8 +148,8 @@ class TwinModels:
 
     def _find_centring(self, part: int, block: Block) -> TiltCentring:
         tilts = _predict_tilts(block, self._evaluating_models(part))[1]
-        coefficients = block.basis.fit(tilts)
-        tilts = tilts - block.basis.at(coefficients)
+        coefficients = block.splines.fit(tilts)
+        tilts = tilts - block.splines.at(coefficients)
         noise = (float(np.mean((a - b) ** 2)) / 2 for a, b in zip(tilts[::2], tilts[1::2], strict=True))
         return TiltCentring(coefficients, tuple(noise))
 
@@ -177,18 +177,18 @@ class TwinModels:
         models = self._evaluating_models(part)
         columns = stack_columns((model.predict_stages(block) for model in models), block)
         columns = np.clip(columns, -_MAX_PREDICTION, _MAX_PREDICTION)
-        return EvaluatedPart(part, rows, block.basis, columns, row_kappa(block, models))
+        return EvaluatedPart(part, rows, block.splines, columns, row_kappa(block, models))
 
     def _with_tilts(self, part: int, rows: Codes, block: Block) -> EvaluatedPart:
         centring = self.centring[part]
         curve, tilts = _predict_tilts(block, self._evaluating_models(part))
-        tilts = tilts - block.basis.at(centring.coefficients)
+        tilts = tilts - block.splines.at(centring.coefficients)
         rule = tilts_of(self.rule)
         assert isinstance(rule, LogTilts)
         pairs = zip(np.split(tilts, self.n_stages), centring.noise, strict=True)
         costs = np.stack([twin_cost(rule, curve, pair, [(0, 1)], noise) for pair, noise in pairs])
         columns = np.concatenate([tilts, block.labels[None]])
-        return EvaluatedPart(part, rows, block.basis, columns, np.ones(len(rows)), costs)
+        return EvaluatedPart(part, rows, block.splines, columns, np.ones(len(rows)), costs)
 
 
 def _predict_tilts(block: Block, models: Sequence[PartModel]) -> tuple[Floats, Floats]:
