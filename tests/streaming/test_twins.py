@@ -373,3 +373,15 @@ def test_losses_add_up_and_memory_limits_only_the_sample(whole: Any) -> None:
     assert len(lengths) == 1
     assert result.remainder.stderr is not None
     assert "evaluated on all 30,000" in str(result)
+
+
+def test_repeated_scores_keep_their_own_rates_beyond_memory(tmp_path: Path) -> None:
+    """120 scores with rates of their own, of which splines alone miss so much that learners find 0.012."""
+    g = np.random.default_rng(0)
+    u, rates = g.random(60_000), g.uniform(0.2, 0.8, 120)
+    place = (120 * u).astype(int)
+    columns = {"u": u, "score": place / 120, "label": (g.random(60_000) < rates[place]).astype(int)}
+    parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    found = epiloss.audit_table(tmp_path / "rows.parquet", label="label", score="score", memory="16MB")
+    assert abs(found.grouping_loss.value) < 0.0003
+    assert (found.grouping_loss.pvalue or 0.0) > 0.05

@@ -21,6 +21,10 @@ from epiloss.calibration.breaks import Breaks
 # root, which is best for smooth curves, calibration curves with narrow bumps look like a grouping loss.
 _INTERVALS_EXPONENT = 0.4
 _MIN_INTERVALS, _MAX_INTERVALS = 5, 40
+# Scores keep their own rates only with this many rows for each; with fewer, the means would be noise.
+_MIN_ROWS_PER_OWN = 4
+# In a large sample, at most this many scores keep their own rates, if they have this many rows each.
+_MOST_OWN, _ROWS_PER_OWN = 500, 50
 # ScoreScale stores the ranks of scores at a resolution of this many steps per interval.
 _STEPS_PER_INTERVAL = 100
 # Singular values of at most this fraction of the largest one are treated as 0.
@@ -64,11 +68,21 @@ class ScoreBasis:
 
     def mean(self, columns: Floats) -> Floats:
         """Return the means of columns (k, rows) given the score; the rows must be sorted by score."""
+        if len(self.values) == 1:
+            return self._own_means(columns)
         coefficients = self.fit(columns)
         means = np.empty_like(columns)
         for first, rows in self._runs():
             np.matmul(coefficients[first].T, self.values[:, rows], out=means[:, rows])
         return means
+
+    def _own_means(self, columns: Floats) -> Floats:
+        """Return the mean of each score."""
+        weight = np.ones(len(self.first)) if self.weight is None else self.weight
+        total = np.add.reduceat(columns * weight, self.starts, axis=1)
+        mass = np.add.reduceat(weight, self.starts)
+        means = total / np.where(mass > 0, mass, 1.0)
+        return np.asarray(np.repeat(means, np.diff(self.starts, append=len(weight)), axis=1))
 
     def fit(self, columns: Floats) -> Floats:
         """Return the coefficients (splines, k) of the means of columns (k, rows)."""
@@ -120,6 +134,8 @@ class BrokenBasis:
     def of(cls, scores: Floats, weight: Floats | None, breaks: Breaks) -> BrokenBasis:
         """Return the splines of sorted scores in each piece, and indicators of the others."""
         parts, n_intervals = [], intervals_for(len(scores))
+        if _MIN_ROWS_PER_OWN * len(breaks.own) > len(scores):
+            breaks = Breaks(np.empty(0), breaks.jumps)
         for rows in breaks.split(scores):
             own = len(breaks.own) and scores[rows[0]] in breaks.own
             share = len(rows) / len(scores)
@@ -161,7 +177,8 @@ class ScoreScale:
         """Find the knots from sorted scores."""
         starts, _ = _distinct_scores(scores)
         distinct = scores[starts]
-        if len(starts) <= n_intervals + 2:
+        repeated = min(_MOST_OWN, len(scores) // _ROWS_PER_OWN)
+        if len(starts) <= max(n_intervals + 2, repeated):
             return cls(distinct, None, 2 * len(starts) + 1)
         positions = _ranks(starts, len(scores), weight) * n_intervals
         step = (positions * _STEPS_PER_INTERVAL).astype(np.int64)
