@@ -376,7 +376,7 @@ def test_losses_add_up_and_memory_limits_only_the_sample(whole: Any) -> None:
 
 
 def test_repeated_scores_keep_their_own_rates_beyond_memory(tmp_path: Path) -> None:
-    """120 scores with rates of their own, of which splines alone miss so much that learners find 0.012."""
+    """120 scores with rates of their own; learners find 0.012 of what splines alone miss."""
     g = np.random.default_rng(0)
     u, rates = g.random(60_000), g.uniform(0.2, 0.8, 120)
     place = (120 * u).astype(int)
