@@ -70,6 +70,9 @@ calibrated score by more than the grouping loss, so the estimate should not be b
 
 - *twin* is the estimate, and *bound* the cross-fitted lower bound.
 - *proven* is the gain of the boosted model, and *ratio* is the estimate divided by it.
+- If rows repeat and rows with equal scores have equal features, as for *fertility*, nothing can vary at
+  equal scores. There is no grouping loss then, and what the boosted model gains over a smooth curve is
+  calibration loss: the audit finds it there, and no ratio is shown.
 - *spread* is the standard deviation of the estimate over random splits of the rows, in standard errors.
   An audit always uses the same split, whatever `random_state` and the order of the rows; `repeats=`
   averages over several.
@@ -95,11 +98,13 @@ class Line:
     spread: float
     cpu: float
     bound_cpu: float
+    score_tells_all: bool  # rows repeat, and rows with equal scores have equal features
 
     @property
     def ratio(self) -> float | None:
-        """The estimate divided by the proven gain; None if the gain may be noise."""
-        return self.estimate / self.proven if self.proven > 2 * self.proven_stderr else None
+        """The estimate divided by the proven gain; None if the gain may be noise or calibration loss."""
+        unclear = self.score_tells_all or self.proven <= 2 * self.proven_stderr
+        return None if unclear else self.estimate / self.proven
 
     @property
     def tight(self) -> bool:
@@ -159,7 +164,15 @@ def measure(name: str, split: Split, n_splits: int) -> Line:
         spread=spread,
         cpu=cpu,
         bound_cpu=bound_cpu,
+        score_tells_all=score_tells_all(rows),
     )
+
+
+def score_tells_all(rows: Part) -> bool:
+    """Return whether half of the rows repeat, and rows with equal scores have equal features."""
+    kinds = rows.X.assign(score=np.asarray(rows.scores)).drop_duplicates()
+    n_scores = len(np.unique(np.asarray(rows.scores)))
+    return 2 * n_scores < len(rows.y) and len(kinds) == n_scores
 
 
 def estimates_of_other_splits(rows: Part, n_splits: int) -> list[float]:

@@ -59,8 +59,18 @@ tight_line = tightness.Line(
     spread=0.1,
     cpu=1.0,
     bound_cpu=2.0,
+    score_tells_all=False,
 )
 consistent_line = consistency.Line("made up", 1_000, 5, 0.01, 0.02, 0.003, 0.02, 0.03, 0.004)
+
+
+def test_nothing_is_proven_where_the_score_tells_all_features() -> None:
+    scores = np.repeat([0.2, 0.4, 0.7], 50)
+    known = Part(pd.DataFrame({"x": np.repeat([1, 2, 3], 50)}), (scores > 0.3).astype(int), scores)
+    assert tightness.score_tells_all(known)
+    assert not tightness.score_tells_all(replace(known, X=pd.DataFrame({"x": np.arange(150) % 4})))
+    assert tight_line.ratio is not None
+    assert replace(tight_line, score_tells_all=True).ratio is None
 
 
 def test_tightness_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +130,7 @@ def test_both_curves_find_the_calibrated_score() -> None:
     learn, fresh = drawn(problem, 4_000), drawn(problem, 4_000, seed=1)
     assert fresh.q is not None  # it is a simulation
     given = np.mean((fresh.scores - fresh.q) ** 2)
-    for curve in (provers.isotonic_curve, provers.spline_curve):
+    for curve in (provers.isotonic_curve, provers.spline_curve, provers.audited_curve):
         assert np.mean((curve(learn)(fresh) - fresh.q) ** 2) < 0.3 * given
 
 
