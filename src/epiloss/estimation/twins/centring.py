@@ -3,7 +3,7 @@
 The residual of a prediction or a label is its difference from its mean given the score. The projection
 also removes a part of each row's noise, so residuals are multiplied by ``sqrt(n / (n - p))``, where
 ``p`` is the number of splines: the mean of products of residuals is then unbiased. If there are few
-distinct scores, the mean is computed separately for each of them.
+distinct scores, the mean is computed separately for each of them, and ``n`` is the number of its rows.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ScoreBasis:
 
     @property
     def inflation(self) -> float:
-        """The factor of the residuals that makes the means of their products unbiased."""
+        """The factor of the residuals from splines that makes the means of their products unbiased."""
         n = len(self.first)
         return float(np.sqrt(n / max(n - self.n_splines, 1)))
 
@@ -84,6 +84,12 @@ class ScoreBasis:
         means = total / np.where(mass > 0, mass, 1.0)
         return np.asarray(np.repeat(means, np.diff(self.starts, append=len(weight)), axis=1))
 
+    def _own_inflation(self) -> Floats:
+        """Return the factor of each row's residual from the mean of its score."""
+        count = np.diff(self.starts, append=len(self.first))
+        factor: Floats = np.repeat(np.sqrt(count / np.maximum(count - 1, 1)), count)
+        return factor
+
     def fit(self, columns: Floats) -> Floats:
         """Return the coefficients (splines, k) of the means of columns (k, rows)."""
         width, n_cells = len(self.values), self.n_splines - len(self.values) + 1
@@ -103,11 +109,11 @@ class ScoreBasis:
         return means
 
     def centre(self, columns: Floats) -> None:
-        """Replace columns (k, rows) by their residuals, multiplied by ``inflation``."""
+        """Replace columns (k, rows) by their residuals, multiplied by their inflation."""
         small = _rounding_error(columns)
         columns -= self.mean(columns)
         columns[np.abs(columns) <= small] = 0.0
-        columns *= self.inflation
+        columns *= self.inflation if len(self.values) > 1 else self._own_inflation()
 
     def _runs(self) -> Iterator[tuple[slice, slice]]:
         """Yield neighbouring splines and the rows, sorted by score, at which only these are not 0."""
@@ -134,10 +140,12 @@ class BrokenBasis:
     def of(cls, scores: Floats, weight: Floats | None, breaks: Breaks) -> BrokenBasis:
         """Return the splines of sorted scores in each piece, and indicators of the others."""
         parts, n_intervals = [], intervals_for(len(scores))
-        if _MIN_ROWS_PER_OWN * len(breaks.own) > len(scores):
-            breaks = Breaks(np.empty(0), breaks.jumps)
+        distinct, count = np.unique(scores, return_counts=True)
+        enough = _MIN_ROWS_PER_OWN * len(breaks.own) <= len(scores)
+        own_scores = breaks.own[np.isin(breaks.own, distinct[count > 1])] if enough else np.empty(0)
+        breaks = Breaks(own_scores, breaks.jumps)
         for rows in breaks.split(scores):
-            own = len(breaks.own) and scores[rows[0]] in breaks.own
+            own = scores[rows[0]] in breaks.own
             share = len(rows) / len(scores)
             wanted = len(rows) if own else max(round(share * n_intervals), 1)
             part_weight = None if weight is None else weight[rows]
