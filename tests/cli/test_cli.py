@@ -270,6 +270,10 @@ def test_a_repair_is_measured_written_saved_and_applied(name: str, run: Run) -> 
     assert run(*command, *made).code == 2
     applied = run("apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv")
     assert applied.code == 0
+    again = run(
+        "apply", "repair.json", "data.csv", "--score", "p", "--output", "all.csv", "--json", "--force"
+    )
+    assert json.loads(again.out) == {"schema": 1, "rows": N, "output": "all.csv"}
     everyone = read_file("all.csv")["p_repaired"]
     np.testing.assert_allclose(everyone[fresh["row"]], fresh["p_repaired"], rtol=1e-12)
 

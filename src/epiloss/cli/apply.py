@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from epiloss.cli.command import Command, option
-from epiloss.cli.options import OUTPUT, force_option, logits_option, score_option, sql_option
-from epiloss.cli.output import check_output, named_files, note_lost_columns, opened, write
+from epiloss.cli.options import (
+    OUTPUT,
+    force_option,
+    json_option,
+    logits_option,
+    score_option,
+    sql_option,
+)
+from epiloss.cli.output import check_output, named_files, note_lost_columns, opened, show, write
 
+_SCHEMA = 1  # of the printed JSON
 EXAMPLES = ("epiloss apply repair.json tomorrow.csv --score p --output tomorrow_better.csv",)
 
 
@@ -24,6 +34,7 @@ EXAMPLES = ("epiloss apply repair.json tomorrow.csv --score p --output tomorrow_
     type=click.Path(dir_okay=False),
     help="Table to write (CSV, Parquet or Arrow).",
 )
+@json_option()
 @force_option()
 def apply(
     repair: str,
@@ -32,6 +43,7 @@ def apply(
     sql: str | None,
     output: str,
     logits: bool,
+    as_json: bool,
     force: bool,
 ) -> None:
     """Apply a saved REPAIR to the scores in FILES, which must have the columns that it was fitted to.
@@ -49,4 +61,6 @@ def apply(
     note_lost_columns(open_source(tables).schema, output)
     written: list[int] = []
     write(output, lambda path: written.append(repair_table(loaded, tables, names, path, logits=logits)))
+    if as_json:
+        show(json.dumps({"schema": _SCHEMA, "rows": written[0], "output": output}, indent=1))
     click.echo(f"Repaired {written[0]:,} rows: {output}", err=True)

@@ -163,13 +163,18 @@ def memory_option() -> Callable[[Any], Any]:
 def output_options(command: Any) -> Any:
     """Add the options for the output of every command."""
     options = [
-        option(OUTPUT, "--json", "as_json", is_flag=True, help="Print JSON instead of text."),
+        json_option(),
         option(OUTPUT, "--output", type=_FILE, help="Also write the JSON to this file."),
         option(OUTPUT, "--report", type=_FILE, help="Also write an HTML report to this file."),
         *page_options(),
         force_option(),
     ]
     return add_options(options, command)
+
+
+def json_option() -> Callable[[Any], Any]:
+    """Return the option to print JSON."""
+    return option(OUTPUT, "--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 def page_options() -> list[Callable[[Any], Any]]:
