@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from joblib import Parallel, delayed
 from pyarrow import csv, feather, parquet
 
 import epiloss
@@ -484,6 +485,8 @@ def test_files_of_s3_are_read_by_several_processes_and_with_files_of_this_machin
     monkeypatch.setattr(files, "SMALL", 0)
     monkeypatch.setattr("epiloss.streaming.engines.local.LEAST_BYTES", 0)
     options = {"exclude": ["ballast", "country"]}
+    forget = "import os\nfor key in ('AWS_ACCESS_KEY_ID', 'AWS_ENDPOINT_URL'): os.environ.pop(key, None)"
+    Parallel(2, max_nbytes=None)(delayed(exec)(forget) for _ in range(20))  # as if set after the start
     assert audit(f"{bucket}/parts", n_jobs=2, **options) == expected
     here = tmp_path / "country=de" / "part.parquet"
     here.parent.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,14 +67,21 @@ def _parallel(n_jobs: int, work: Pass[Any], tasks: Sequence[Task]) -> Iterator[D
 
     run = Parallel(n_jobs, return_as="generator_unordered", max_nbytes=None, batch_size=1)
     results: Any = None
+    variables = dict(os.environ)
     try:
         with _ctrl_c_blocked():
-            results = run(delayed(run_task)(work, part, offset) for part, offset in tasks)
+            results = run(delayed(_run)(variables, work, part, offset) for part, offset in tasks)
     except KeyboardInterrupt as stopped:
         if results is not None:
             results.throw(stopped)  # joblib then ends the processes
         raise
     yield from results
+
+
+def _run(variables: Mapping[str, str], work: Pass[Any], part: Part, offset: int) -> Done:
+    """Run a task in a process that may have started before some variables, such as keys, were set."""
+    os.environ.update(variables)
+    return run_task(work, part, offset)
 
 
 @contextmanager
