@@ -96,6 +96,9 @@ ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=
 plt.show()
 
 # %%
+# The report of an audit has a short table of such costs, for a few usual costs or for your own:
+# ``result.to_html("report.html", costs=[(1, 5)])``, or ``--cost-fp 1 --cost-fn 5`` on the command line.
+#
 # The decomposition of regret follows Perez-Lebel, Le Morvan and Varoquaux (AISTATS 2025).
 #
 # Comparing models

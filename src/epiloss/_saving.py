@@ -157,7 +157,8 @@ class SavedAsPage(ABC):
             The command that was run, shown in place of the Python call.
         **sections
             For an audit, ``intersections``: subgroup columns whose combinations are listed, such as
-            ``[("race", "sex")]``.
+            ``[("race", "sex")]``; and ``costs``: pairs of the costs of a false positive and a false
+            negative for which the cost of decisions is shown, such as ``[(1, 5)]``.
 
         Returns
         -------

@@ -126,6 +126,8 @@ def test_a_worse_model_fails_the_gate_only_where_one_is_asked_for(run: Run) -> N
         ("regret", "old.csv", *AUDIT, "--threshold", "2"),
         ("report",),
         ("audit", "old.csv", *AUDIT, "--margin", "0.1"),
+        ("audit", "old.csv", *AUDIT, "--cost-fn", "5"),
+        ("audit", "old.csv", *AUDIT, "--cost-fn", "-5", "--report", "costs.html"),
     ],
     ids=lambda arguments: " ".join(arguments[:3]),
 )
@@ -362,6 +364,11 @@ def test_every_command_writes_json_from_which_its_page_is_made_again(run: Run) -
         assert json.loads(out)["schema"] == 2
     assert run("report", "audit.json")[0] == 2  # audit.html exists
     assert run("report", "audit.json", "--force")[0] == 0
+
+
+def test_the_report_has_the_costs_that_are_given(run: Run) -> None:
+    assert run("audit", "old.csv", *AUDIT, "--cost-fn", "5", "--report", "costs.html")[0] == 0
+    assert "a false negative costs 5 times as much" in Path("costs.html").read_text()
 
 
 def test_an_audit_is_held_against_the_last_one(run: Run) -> None:

@@ -101,6 +101,7 @@ def test_every_part_is_there_and_in_order(page: str) -> None:
         "worst",
         "recalibration",
         "curve",
+        "cost",
         "metrics",
         "checks",
         "method",

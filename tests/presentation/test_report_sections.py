@@ -124,6 +124,36 @@ def test_intersections_are_listed_on_request(audit: epiloss.Audit) -> None:
     assert all(name in texts and name not in before for name in names)
 
 
+def test_the_page_says_what_decisions_cost(audit: epiloss.Audit) -> None:
+    found = check_harmless(audit_page(audit, costs=[(1, 4), (5, 2)]))
+    for pair in ((1, 4), (5, 2)):
+        same = epiloss.regret(audit, cost_fp=pair[0], cost_fn=pair[1], thresholds=[0.5])
+        assert f"{1_000 * same.cost.value:.0f} {1_000 * same.remaining.value:.0f} +" in found.text
+        assert f"{same.threshold:.2g}" in found.text
+    assert "a false negative costs 4 times as much" in found.text
+    assert "a false positive costs 5, a false negative 2" in found.text
+    assert "by models that have not seen the row" in found.text
+    assert "epiloss.regret(result" in found.text
+    assert "--cost-fp" in Page(audit_page(audit, command="epiloss audit jan.csv")).text
+
+
+def test_the_page_has_usual_costs_if_none_are_given(audit: epiloss.Audit) -> None:
+    text = Page(audit_page(audit)).text
+    assert "equal costs" in text
+    assert "rows acted on" in text
+    assert "drawn at random" not in text
+
+
+def test_a_page_without_a_single_score_has_no_costs() -> None:
+    scores = np.random.default_rng(0).dirichlet(np.ones(3), 300)
+    several = epiloss.audit(scores.argmax(axis=1), scores, task="classwise")
+    assert 'id="cost"' not in audit_page(several)
+    top = epiloss.audit(scores.argmax(axis=1), scores, task="top-label")
+    text = Page(audit_page(top)).text
+    assert "the predicted class is trusted" in text
+    assert "scores can only be recalibrated" in text
+
+
 def test_the_drift_page_says_what_changed(drifted: epiloss.Drift) -> None:
     text = drift_page(drifted)
     found = check_harmless(text)

@@ -16,16 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from epiloss._random import stream
 from epiloss._saving import SCHEMA, SavedAsJson, SavedAsPage, for_json
-from epiloss._threads import dot, limited_threads
-from epiloss._typing import Codes, Floats
+from epiloss._typing import Floats
+from epiloss.analysis.decisions import Decisions
 from epiloss.auditing.result import Audit
 from epiloss.errors import OptionError
 from epiloss.estimate import Estimate, percent
-from epiloss.estimation.inference import normal_estimate
-from epiloss.estimation.influence import Influence
-from epiloss.repair.excess_risk import checked_costs, cross_fitted, single_score
+from epiloss.repair.excess_risk import checked_costs
 from epiloss.table import Table
 
 _PARTS = ("cost", "calibration", "grouping", "remaining")
@@ -117,33 +114,6 @@ class Regret(SavedAsJson, SavedAsPage):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Decisions:
-    """Rows with their scores, calibrated scores and repaired scores; the latter two are cross-fitted."""
-
-    labels: Floats
-    weight: Floats
-    clusters: Codes | None
-    probabilities: Sequence[Floats]
-
-    def costs(self, threshold: float, level: float) -> list[Estimate]:
-        """Return the cost, both savings and the remaining cost, for costs that sum to 1."""
-        acts = [part >= threshold for part in self.probabilities]
-        # a false positive costs t, a false negative 1 - t
-        paid = [
-            np.where(act, threshold * (1 - self.labels), (1 - threshold) * self.labels) for act in acts
-        ]
-        values = [paid[0], paid[0] - paid[1], paid[1] - paid[2], paid[2]]
-        return [self._mean(value, level) for value in values]
-
-    def _mean(self, values: Floats, level: float) -> Estimate:
-        total = self.weight.sum()
-        mean = dot(self.weight, values) / float(total)
-        stderr = Influence(self.weight * (values - mean) / total).stderr(self.clusters)
-        return normal_estimate(mean, stderr, level)
-
-
-@limited_threads(openmp=True)
 def regret(
     result: Audit,
     *,
@@ -198,37 +168,25 @@ def regret(
     for one in (at, *grid):
         if not 0 < one < 1:
             raise OptionError(f"thresholds must lie in (0, 1), got {one:g}. Pass probabilities.")
-    decisions, level = _decisions(result), result.confidence_level
-    cost, calibration, grouping, remaining = (_times(one, total) for one in decisions.costs(at, level))
+    decisions, level = Decisions.of(result, "regret"), result.confidence_level
+    cost, calibration, grouping, remaining = _parts(decisions, at, total, level)
     curve = _curve(decisions, grid, total, level)
     costs = (total * at, total * (1 - at))
     return Regret(at, *costs, cost, calibration, grouping, remaining, curve, level)
 
 
-def _curve(decisions: _Decisions, thresholds: Floats, total: float, level: float) -> Table:
+def _parts(decisions: Decisions, threshold: float, total: float, level: float) -> list[Estimate]:
+    """Return the cost, both savings and the remaining cost, for costs that sum to ``total``."""
+    given, calibrated, repaired = decisions.paid(threshold)
+    values = [given, given - calibrated, calibrated - repaired, repaired]
+    return [decisions.mean(value, level, total) for value in values]
+
+
+def _curve(decisions: Decisions, thresholds: Floats, total: float, level: float) -> Table:
     columns: dict[str, list[float]] = {"threshold": thresholds.tolist()}
     for threshold in thresholds.tolist():
-        for name, estimate in zip(_PARTS, decisions.costs(threshold, level), strict=True):
-            scaled = _times(estimate, total)
+        for name, estimate in zip(_PARTS, _parts(decisions, threshold, total, level), strict=True):
             for end in ("value", "low", "high"):
                 column = columns.setdefault(name if end == "value" else f"{name}_{end}", [])
-                column.append(float(getattr(scaled, end)))
+                column.append(float(getattr(estimate, end)))
     return Table({name: np.array(column) for name, column in columns.items()})
-
-
-def _decisions(result: Audit) -> _Decisions:
-    problem = single_score(result, "regret")
-    assert result.details is not None  # checked by single_score
-    generator = stream(result.details.options.seed, "regret")
-    calibrated, better = cross_fitted(problem, generator)
-    weight = np.ones(len(problem.labels)) if problem.weights is None else problem.weights
-    return _Decisions(problem.labels, weight, problem.clusters, (problem.scores, calibrated, better))
-
-
-def _times(estimate: Estimate, factor: float) -> Estimate:
-    parts = {
-        name: None if value is None else factor * value
-        for name, value in vars(estimate).items()
-        if name != "pvalue"
-    }
-    return Estimate(**parts)  # type: ignore[arg-type]  # the value is never None

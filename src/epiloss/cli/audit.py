@@ -13,6 +13,7 @@ from epiloss.cli.finish import Check, Output, given_options, plain_checks, repor
 from epiloss.cli.logs import log_options, opened_or_log
 from epiloss.cli.options import (
     column_options,
+    cost_options,
     estimation_options,
     file_options,
     gate_options,
@@ -49,6 +50,7 @@ EXAMPLES = (
 @output_options
 @metrics_option
 @repair_options
+@cost_options(" in the report", "a few usual costs")
 @gate_options
 def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> None:
     """Decompose the score of predictions into calibration loss, grouping loss and remainder.
@@ -82,6 +84,7 @@ def audit(files: tuple[str, ...], scores: tuple[str, ...], **options: Any) -> No
 @output_options
 @metrics_option
 @repair_options
+@cost_options(" in the report", "a few usual costs")
 @gate_options
 def demo(**options: Any) -> None:
     """Audit a logistic regression that predicts incomes in bundled census data."""
@@ -108,7 +111,8 @@ def _run(
     files: tuple[str, ...] = (),
     source: Any = None,
 ) -> None:
-    output = Output.take(options, files)
+    costs = _costs(options)
+    output = Output.take(options, files, costs)
     repair = {name: options.pop(name) for name in ("repair", "save_repair", "repair_method")}
     with_metrics = options.pop("metrics")
     gate = _gate(options)
@@ -123,6 +127,19 @@ def _run(
     plain = None if repaired is None or not output.as_json else repaired.to_dict()
     output.show(result, metrics, repaired, repair=plain, gate=plain_checks(checks))
     report_gate(checks)
+
+
+def _costs(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the section of the report that shows the costs given, if any."""
+    given = [options.pop(name) for name in ("cost_fp", "cost_fn")]
+    if given == [None, None]:
+        return {}
+    if options["report"] is None:
+        raise click.UsageError(
+            "--cost-fp and --cost-fn need --report, which shows the cost of decisions. Add it, or run "
+            "epiloss regret."
+        )
+    return {"costs": [tuple(1.0 if one is None else one for one in given)]}
 
 
 def _gate(options: dict[str, Any]) -> Callable[[Audit], list[Check]]:

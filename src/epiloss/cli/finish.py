@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,17 +52,23 @@ class Output:
     as_json: bool
     output: str | None
     report: str | None
-    header: dict[str, str]
+    header: dict[str, Any]
 
     @classmethod
-    def take(cls, options: dict[str, Any], files: Sequence[str] = ()) -> Output:
-        """Remove the output options from ``options``; ``files`` are the inputs."""
+    def take(
+        cls,
+        options: dict[str, Any],
+        files: Sequence[str] = (),
+        sections: Mapping[str, Any] | None = None,
+    ) -> Output:
+        """Remove the output options; ``files`` are the inputs, ``sections`` options of the report."""
         options.pop("force", None)
         header = {name: options.pop(name, None) for name in ("title", "model")}
         header["data"] = ", ".join(map(os.path.basename, files)) or None
         header["command"] = (click.get_current_context().obj or {}).get("command")
         given = {name: text for name, text in header.items() if text is not None}
-        return cls(options.pop("as_json"), options.pop("output"), options.pop("report"), given)
+        files_written = options.pop("output"), options.pop("report")
+        return cls(options.pop("as_json"), *files_written, {**given, **(sections or {})})
 
     def save(self, result: Result) -> None:
         """Write the JSON and the report."""

@@ -28,7 +28,7 @@ _HELP = {
     "recalibrate": "Also audit the scores after this recalibration.",
 }
 COLUMNS, ESTIMATE, FILES = "Columns", "Estimation", "Reading files"
-OUTPUT, GATE, REPAIR = "Output", "Gate", "Repair"
+OUTPUT, GATE, REPAIR, COSTS = "Output", "Gate", "Repair", "Costs"
 _FILE = click.Path(dir_okay=False)
 
 
@@ -194,6 +194,15 @@ def metrics_option(command: Any) -> Any:
     """Add the option to print common metrics."""
     text = "Also print accuracy, AUC, ECE and other common metrics."
     return option(OUTPUT, "--metrics", is_flag=True, help=text)(command)
+
+
+def cost_options(where: str = "", default: str = "1") -> Callable[[Any], Any]:
+    """Return a decorator that adds the options for costs; ``where`` says where they are shown."""
+    options = []
+    for short, name in (("fp", "positive"), ("fn", "negative")):
+        text = f"Cost of a false {name}{where}.  [default: {default}]"
+        options.append(option(COSTS, f"--cost-{short}", type=float, help=text))
+    return lambda command: add_options(options, command)
 
 
 def repair_options(command: Any) -> Any:

@@ -9,10 +9,16 @@ import click
 from epiloss._progress import stage, working
 from epiloss.cli.command import Command, option
 from epiloss.cli.finish import Output, given_options
-from epiloss.cli.options import column_options, estimation_options, file_options, output_options
+from epiloss.cli.options import (
+    COSTS,
+    column_options,
+    cost_options,
+    estimation_options,
+    file_options,
+    output_options,
+)
 from epiloss.cli.output import check_output, named_files, opened
 
-_COSTS = "Costs"
 EXAMPLES = (
     "epiloss regret predictions.csv --label y --score p --cost-fp 1 --cost-fn 5",
     "epiloss regret predictions.csv --label y --score p --threshold 0.3 --report costs.html",
@@ -22,10 +28,9 @@ EXAMPLES = (
 @click.command(cls=Command, examples=EXAMPLES, short_help="Estimate the cost of decisions.")
 @click.argument("files", nargs=-1, required=True)
 @column_options()
-@option(_COSTS, "--cost-fp", type=float, help="Cost of a false positive.  [default: 1]")
-@option(_COSTS, "--cost-fn", type=float, help="Cost of a false negative.  [default: 1]")
+@cost_options()
 @option(
-    _COSTS,
+    COSTS,
     "--threshold",
     type=float,
     help="Act on scores of at least this value.  [default: optimal at these costs]",

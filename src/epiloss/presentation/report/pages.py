@@ -15,6 +15,7 @@ from epiloss.estimate import percent
 from epiloss.number_format import loss_spec, rate_spec
 from epiloss.presentation.report import diagram, wording
 from epiloss.presentation.report.checks import passed_checks
+from epiloss.presentation.report.costs import cost_table
 from epiloss.presentation.report.escaping import asset, clean, environment, json_block, security_policy
 from epiloss.presentation.report.figures import Curve, ledger_lines, loss_bars, smooth_curve
 from epiloss.presentation.report.gaps import segment_table, subgroup_tables
@@ -32,11 +33,16 @@ _MOST_CURVES = 10  # classes for which a smooth curve is fitted
 
 
 def audit_page(
-    audit: Audit, *, intersections: Iterable[Sequence[str]] = (), **about: Unpack[About]
+    audit: Audit,
+    *,
+    intersections: Iterable[Sequence[str]] = (),
+    costs: Sequence[tuple[float, float]] | None = None,
+    **about: Unpack[About],
 ) -> str:
     """Return the audit as an HTML page: the same bytes for the same audit on the same day.
 
-    ``intersections`` are columns of subgroups whose combinations are also listed.
+    ``intersections`` are columns of subgroups whose combinations are also listed. ``costs`` are pairs of
+    the costs of a false positive and a false negative at which the cost of decisions is shown.
 
     Examples
     --------
@@ -73,6 +79,7 @@ def audit_page(
         recalibration=wording.recalibration(audit),
         losses=loss_bars([("", audit)], audit.verdict.matters),
         curves=_curves(audit, names),
+        costs=cost_table(audit, costs),
         terms=wording.terms(audit),
         data=json_block(payload(panels)),
         **method_parts(audit),
