@@ -545,15 +545,15 @@ def test_what_cannot_be_written_is_told_before_the_work(run: Run) -> None:
     assert (answer.code, "folder does not exist" in answer.err) == (4, True)
 
 
-def test_a_repair_needs_features_which_subgroups_may_stand_beside(data: str, run: Run) -> None:
+def test_a_repair_learns_from_features_and_subgroups(data: str, run: Run) -> None:
     command = ("audit", data, "--label", "y", "--score", "p", *FAST)
-    made = ("--repair-method", "regions", "--repair", "out.csv")
-    beside = run(*command, "--subgroups", "sex", *made)
-    assert beside.code == 0
-    assert len(read_file("out.csv")["p_repaired"]) == N // 2
-    alone = run(*command, "--subgroups", "sex", "--exclude", "a", *made, "--force")
+    made = ("--repair-method", "regions", "--repair", "out.csv", "--force")
+    for others in ((), ("--exclude", "a")):  # without a, only the subgroups are left
+        assert run(*command, "--subgroups", "sex", *others, *made).code == 0
+        assert len(read_file("out.csv")["p_repaired"]) == N // 2
+    alone = run(*command, "--exclude", "a", "--exclude", "sex", *made)
     assert alone.code == 2
-    assert "a repair needs X and the rows of the audit" in alone.err
+    assert "a repair needs X or subgroups" in alone.err
 
 
 @pytest.mark.parametrize("name", ["none.json", "data.csv"])

@@ -421,7 +421,7 @@ def test_missing_values_and_logits_give_the_repair_of_complete_probabilities(met
 def test_what_cannot_be_repaired_is_told() -> None:
     sample = Sigmoid().sample(300)
     blind = epiloss.audit(sample.y, sample.scores, n_bins=3)
-    with pytest.raises(epiloss.OptionError, match="needs X and the rows of the audit"):
+    with pytest.raises(epiloss.OptionError, match="needs X or subgroups"):
         blind.repair()
     seen = epiloss.audit(sample.y, sample.scores, sample.X, n_bins=3)
     with pytest.raises(epiloss.OptionError, match="part"):

@@ -52,3 +52,25 @@ def test_features_without_names_are_repaired_without_subgroups() -> None:
     side = np.where(sample.X[:, 0] > 0, "left", "right")
     repaired = epiloss.audit(sample.y, sample.scores, sample.X, subgroups={"side": side}).repair()
     assert len(repaired.repair.predict(sample.scores, sample.X)) == 2_000
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_subgroups_alone_are_repaired(named: bool, tmp_path: Path) -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000)
+    side = np.where(sample.X[:, 0] > sample.X[:, 1], "left", "right")
+    subgroups = {"side": side} if named else side
+    repaired = epiloss.audit(sample.y, sample.scores, subgroups=subgroups).repair()
+    change = repaired.differences["grouping_loss"]
+    assert change.high is not None
+    assert change.high < -0.01
+    assert repaired.after.grouping_loss.value < 0.003
+    repaired.repair.save(tmp_path / "repair.json")
+    again = epiloss.load_repair(tmp_path / "repair.json")
+    fresh = {"side" if named else "subgroup": side[repaired.rows]}
+    np.testing.assert_allclose(again.predict(sample.scores[repaired.rows], fresh), repaired.scores)
+
+
+def test_subgroups_of_single_rows_are_not_repaired() -> None:
+    sample = Sigmoid().sample(400)
+    with pytest.raises(epiloss.OptionError, match="subgroups of a few rows each"):
+        epiloss.audit(sample.y, sample.scores, subgroups=np.arange(400) // 2).repair()

@@ -272,7 +272,7 @@ class Audit(AuditFields, SavedAsJson, SavedAsPage):
         Returns
         -------
         RepairResult
-            Both audits, their differences, and the repair, which uses subgroups if X has named columns.
+            Both audits, their differences, and the repair, which uses subgroups unless X has no column names.
 
         See Also
         --------

@@ -23,7 +23,7 @@ from epiloss.input.problem import Problem
 from epiloss.number_format import digits_of, loss_spec
 from epiloss.repair.fitting import ENOUGH_ROWS
 from epiloss.repair.recalibrator import RegionRecalibrator, repaired_scores
-from epiloss.repair.subgroups import features_with_subgroups
+from epiloss.repair.subgroups import features_of_subgroups
 
 _SIGNS = {"score": "", "calibration_loss": "= ", "grouping_loss": "+ ", "remainder": "+ "}
 
@@ -144,9 +144,11 @@ def repair_audit(
 ) -> RepairResult:
     """Fit a repair to a ``part`` of the audited rows, and audit the others before and after."""
     details = result.details
-    if details is None or details.problem.features is None:
+    seen = None if details is None else features_of_subgroups(details.problem)
+    if details is None or seen is None:
         raise OptionError(
-            "a repair needs X and the rows of the audit, which this audit lacks. Audit again with X."
+            "a repair needs X or subgroups of a few rows each, and the rows of the audit, which this "
+            "audit lacks. Audit again with X or subgroups."
         )
     if not 0 < part < 1:
         raise OptionError(
@@ -155,9 +157,8 @@ def repair_audit(
     problem, options = details.problem, replace(details.options, recalibrate=None)
     repair = RegionRecalibrator(rule=options.rule) if recalibrator is None else clone(recalibrator)
     learn, fresh = _parts(problem, part, stream(options.seed, "repair"))
-    seen = features_with_subgroups(details.problem.features, problem.subgroups)
     with working(f"fitting a repair to {len(learn):,} rows", options.verbose):
-        repair.fit_problem(replace(problem, features=seen).take(learn))
+        repair.fit_problem(replace(problem, features=seen, groups=None).take(learn))
     given = problem.take(fresh)
     if given.task == "top-label":  # audit the same class after the repair, even if the top one changes
         given = replace(given, claimed=given.scores.argmax(axis=1))
