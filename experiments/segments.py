@@ -98,6 +98,24 @@ SEARCHED = (
 )
 
 
+@dataclass(frozen=True)
+class Several:
+    """Several segments of two conditions each; ``gaps`` are added to the true probabilities."""
+
+    name: str
+    n: int
+    gaps: tuple[float, ...]
+    share: float = 0.10
+    n_noise: int = 4
+
+
+SEVERAL = (
+    Several("15, -12 and 10 points, 6,000 rows", 6_000, (0.15, -0.12, 0.10)),
+    Several("three of 10 points, 10,000 rows", 10_000, (0.10, 0.10, 0.10)),
+    Several("12, -10, 9, -8 and 7 points, 18,000 rows", 18_000, (0.12, -0.10, 0.09, -0.08, 0.07)),
+)
+
+
 def drawn(setting: Setting, seed: int) -> Draw:
     """Draw rows; the score depends on two columns, and one of them is also a condition."""
     rng = np.random.default_rng(seed)
@@ -124,6 +142,20 @@ def drawn(setting: Setting, seed: int) -> Draw:
         scores, q, inside = scores[first], q[first], inside[first]
         uniform = np.where(rng.random(n) < 0.7, uniform[first], uniform)
     return Draw(X, scores, q, (uniform < q).astype(np.int64), inside, clusters)
+
+
+def drawn_several(setting: Several, seed: int) -> Draw:
+    """Draw rows with several segments, each with two columns of its own."""
+    rng = np.random.default_rng(seed)
+    n, root = setting.n, setting.share**0.5
+    columns = [rng.random(n) for _ in range(2 * len(setting.gaps) + setting.n_noise)]
+    scores = np.clip(expit(1.5 * rng.normal(size=n) + columns[0] + columns[2] - 2), 0.02, 0.85)
+    planted = [
+        (columns[2 * k] > 1 - root) & (columns[2 * k + 1] <= root) for k in range(len(setting.gaps))
+    ]
+    q = np.clip(scores + np.array(setting.gaps) @ np.array(planted, float), 0.005, 0.995)
+    X = {f"x{j}": column for j, column in enumerate(columns)}
+    return Draw(X, scores, q, (rng.random(n) < q).astype(np.int64), np.logical_or.reduce(planted))
 
 
 def segments_of(draw: Draw, seed: int = 0) -> Segments:
@@ -197,6 +229,39 @@ def planted_row(setting: Setting, draws: int) -> list[str]:
         f"{100 * np.mean([one.error for one in reported]):+.1f}",
         f"{100 * np.mean([one.naive for one in reported]):+.1f}",
     ]
+
+
+def several_errors(setting: Several, seeds: Iterable[int]) -> list[list[tuple[float, float, bool]]]:
+    """Return the reported and the true gap of each segment, and whether it is covered, by place.
+
+    The first place is that of the costliest segment. Gaps have the sign that is reported.
+    """
+    places: list[list[tuple[float, float, bool]]] = [[] for _ in setting.gaps]
+    for seed in seeds:
+        draw = drawn_several(setting, seed)
+        for place, one in zip(places, segments_of(draw, seed), strict=False):
+            truth, sign = true_gap(draw, one.rows), float(np.sign(one.gap))
+            place.append((sign * one.gap, sign * truth, one.low <= truth <= one.high))
+    return places
+
+
+def several_table(draws: int) -> list[list[str]]:
+    """Return how accurate the gaps of the first and of later segments are."""
+    rows = [["planted segments", "place", "reported", "true gap", "reported - true", "interval covers"]]
+    for setting in SEVERAL:
+        for place, found in enumerate(several_errors(setting, range(draws)), start=1):
+            told, truth, covered = (np.array(part) for part in zip(*found, strict=True))
+            rows.append(
+                [
+                    setting.name,
+                    str(place),
+                    f"{len(found) / draws:.0%}",
+                    f"{100 * truth.mean():.1f}",
+                    f"{100 * (told - truth).mean():+.1f}",
+                    percent(covered.tolist()),
+                ]
+            )
+    return rows
 
 
 def nothing_table(draws: int) -> list[list[str]]:
@@ -319,6 +384,7 @@ def main() -> None:
         "stability": stability,
         "real": lambda: "\n\n".join(real_section(one, options.cache) for one in REAL),
         "planted": lambda: markdown(planted_table(draws)),
+        "several": lambda: markdown(several_table(draws)),
         "nothing": lambda: markdown(nothing_table(draws)),
         "search": lambda: markdown(search_table(searched)),
     }

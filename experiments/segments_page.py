@@ -34,18 +34,21 @@ the search continues on the remaining rows. A segment is reported if
 
 - the search finds as much in at most 1 of 20 problems without any gap (this is found by repeating
   the search on residuals with random signs),
-- segments found on four fifths of the rows hold on the remaining fifth (a z-score of at least 1.28
-  over all five),
+- the whole search is repeated on four fifths of the rows, and what it finds holds on the remaining fifth
+  (a z-score of at least 1.28 over all five),
 - the interval of its gap does not contain 0, and at most half of its rows belong to earlier segments.
   If one condition leaves these rows out and no others, it is added: after "length <= 3", "length <= 4"
   becomes "length is 4".
 
 The search favours groups whose gap is large by chance. The reported gap is therefore smaller than the
-rate minus the expected rate. First, its squared z-score is reduced by what the search finds on average
-where there is no gap. Then, if the gap on the held-out fifths is smaller, the two are averaged; the
-held-out gap has a weight of 1.5 times the share of noise in the squared z-score. The interval is widened
-as well and covers both gaps. With more than 20,000 rows, segments are found on some rows and measured
-on all others, and no adjustment is needed. The p-values are adjusted for the whole search. [The
+rate minus the expected rate. Two corrections are averaged. The first reduces the squared z-score by what
+the search finds on average where there is no gap. The second subtracts the optimism of the search: how
+much larger the gaps of the repetitions are on the rows that found them than on the rows left out. It
+differs between the first and the last of several segments: of equal gaps, the one that chance made
+largest is found first. Its weight is twice the share of noise in the squared z-score. Finally, what
+reporting only significant segments adds is removed. The interval is widened as well and covers both
+corrections. With more than 20,000 rows, segments are found on some rows and measured on all others, and
+no adjustment is needed. The p-values are adjusted for the whole search. [The
 formulas](mathematics.md) are on another page.
 
 ## Are the reported segments correct?
@@ -68,6 +71,13 @@ There are {draws} draws for each row.
 
 With 2,000 rows, a gap of 10 points is barely detectable. The reported gaps are then still somewhat too
 large, because a segment is reported only in draws in which it is large by chance.
+
+Several segments with 10% of the rows each, by their place in the list:
+
+{several}
+
+The search finds them in the order of how much they stand out, by truth and by chance, so that chance
+adds to the first and takes from the last.
 
 How often nothing is reported if there is nothing to find:
 

@@ -52,6 +52,42 @@ def test_missing_values_are_told() -> None:
     assert "income is missing" in told("np.isnan(income)")[0].description
 
 
+def test_known_values_are_told_without_a_threshold() -> None:
+    """Ten draws in which a rare measurement raises the rate, whatever it shows."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        n = 3_000
+        lab = np.where(rng.random(n) < 0.7, np.nan, rng.normal(0, 40, n).round())
+        scores = rng.uniform(0.1, 0.7, n)
+        y = (rng.random(n) < scores + 0.2 * ~np.isnan(lab)).astype(np.int64)
+        X = {"lab": lab, "age": rng.integers(20, 80, n).astype(float)}
+        assert epiloss.audit(y, scores, X).segments[0].description == "lab is not missing"
+
+
+def test_a_threshold_among_known_values_is_told() -> None:
+    rng = np.random.default_rng(0)
+    n = 4_000
+    lab = np.where(rng.random(n) < 0.3, np.nan, rng.normal(0, 40, n).round())
+    scores = rng.uniform(0.1, 0.7, n)
+    y = (rng.random(n) < scores + 0.25 * (lab > 10)).astype(np.int64)
+    (condition,) = epiloss.audit(y, scores, {"lab": lab}).segments[0].conditions
+    assert 5 <= condition.low <= 15
+
+
+def test_row_numbers_are_not_searched() -> None:
+    rng = np.random.default_rng(0)
+    n = 3_000
+    scores = rng.uniform(0.1, 0.7, n)
+    number, half = np.arange(n) + 1_000, np.arange(n) < n / 2
+    y = (rng.random(n) < scores + 0.2 * half).astype(np.int64)
+    found = epiloss.audit(y, scores, {"id": number, "noise": rng.normal(size=n)}).segments
+    assert len(found) == 0
+    assert "Not searched, because they only number the rows: id." in str(found)
+    skewed = np.exp(rng.normal(9, 1, n)).round() + np.arange(n) / n  # distinct, but not integers
+    amounts = epiloss.audit(y, scores, {"amount": np.where(half, skewed, -skewed)}).segments
+    assert "amount" in amounts[0].description
+
+
 def test_lower_rates_are_over_predicted() -> None:
     X, scores, y = rows_with("(age <= 30)", gap=-0.1)
     first = epiloss.audit(y, scores, X).segments[0]

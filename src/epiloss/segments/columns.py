@@ -27,6 +27,7 @@ _CATEGORIES = 16  # categories with a code of their own
 _SAMPLED = 4_096  # rows that quantiles are computed from
 _DIGITS = 12
 _FILLINGS, _TINY = 20, 1e-12
+_FEWEST_NUMBERED, _UNEVEN = 200, 2.0  # rows, and Kolmogorov-Smirnov distance of row numbers
 _MOVED = 0.004  # share of rows that rounding an edge may move to its other side
 # For each edge, which codes are at most that of the edge, and which are above it.
 _AT_MOST = np.arange(N_CODES) <= np.arange(MISSING)[:, None]
@@ -40,6 +41,11 @@ class Side:
     column: int
     allowed: Mask
     step: Step
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the condition is that the value is not missing."""
+        return not self.step.is_category and self.step.left and np.isinf(self.step.threshold)
 
 
 @dataclass(frozen=True)
@@ -76,14 +82,52 @@ class CodedColumn:
 
 
 def coded_columns(features: Features, least: float) -> tuple[CodedColumn, ...]:
-    """Code all columns with at least two values; rarer categories than ``least`` rows share a code."""
+    """Code all columns with at least two values; rarer categories than ``least`` rows share a code.
+
+    Columns that number the rows are left out.
+    """
     n = features.n_rows
     some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLED)).astype(np.int64))
+    row_numbers = set(row_number_columns(features))
     found = (
         _category(features, j, least) if j in features.categories else _number(features, j, some)
         for j in range(features.n_columns)
+        if j not in row_numbers
     )
     return tuple(column for column in found if len(column.places))
+
+
+def row_number_columns(features: Features) -> list[int]:
+    """Return the columns that look like row numbers or identifiers.
+
+    They have a different integer in every row, and the integers are spread evenly.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = {"id": rng.permutation(900) + 4.0, "sales": np.exp(rng.normal(9, 2, 900)).round()}
+    >>> row_number_columns(Features.read(X))
+    [0]
+    """
+    n = features.n_rows
+    if n < _FEWEST_NUMBERED:
+        return []
+    others = {*features.categories, *features.dtypes}
+    numbers = (j for j in range(features.n_columns) if j not in others)
+    return [j for j in numbers if _is_evenly_numbered(np.asarray(features.column(j), float))]
+
+
+def _is_evenly_numbered(values: Floats) -> bool:
+    first = values[:_FEWEST_NUMBERED]
+    if not (first == np.rint(first)).all() or len(np.unique(first)) < len(first):
+        return False
+    ordered = np.sort(values)
+    steps = np.diff(ordered)
+    if not (steps > 0).all() or not (ordered == np.rint(ordered)).all():
+        return False
+    place = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
+    even = np.linspace(0, 1, len(ordered))
+    return bool(np.abs(place - even).max() < _UNEVEN / np.sqrt(len(ordered)))
 
 
 def _number(features: Features, j: int, some: Codes) -> CodedColumn:

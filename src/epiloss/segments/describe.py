@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from epiloss._random import stream
 from epiloss._typing import Codes
-from epiloss.errors import DataError
+from epiloss.errors import DataError, printable
 from epiloss.estimation.inference import adjusted_pvalues
 from epiloss.estimation.options import Options
 from epiloss.input.features import Features
@@ -23,6 +23,7 @@ from epiloss.input.text_features import column_titles
 from epiloss.partition.descriptions import Describer
 from epiloss.scoring import ScoringRule
 from epiloss.segments.clusters import clustered
+from epiloss.segments.columns import row_number_columns
 from epiloss.segments.display import shown_features
 from epiloss.segments.find import MOST, Confirmed, Search
 from epiloss.segments.gaps import Gap
@@ -124,7 +125,7 @@ class _Reporter:
         named = {condition.feature for text in descriptions for condition in text.conditions}
         names = search.problem.features.names
         passed = column_titles(names, [j for j in search.passed(level) if j not in named])
-        note = "" if search.is_possible else "There are too few rows to search for segments."
+        note = _note(search)
         return Segments(_ordered(segments), passed, note)
 
     def groups(self, binary: BinaryProblem, codes: Codes, names: Sequence[str]) -> Segments:
@@ -176,6 +177,18 @@ class _Summary:
     gap: float
     ends: tuple[float, float]
     pvalue: float
+
+
+def _note(search: Search) -> str:
+    """Say what was not searched, and why."""
+    if not search.is_possible:
+        return "There are too few rows to search for segments."
+    assert search.problem.features is not None
+    features = search.problem.features
+    numbered = column_titles(features.names, row_number_columns(features))
+    if not numbered:
+        return ""
+    return f"Not searched, because they only number the rows: {', '.join(map(printable, numbered))}."
 
 
 def _summary(one: Confirmed, level: float) -> _Summary:

@@ -2,15 +2,18 @@
 
 Segments are found one after another: each is the best segment of the rows that no earlier one contains.
 A segment is reported if the search would find as much in at most one of twenty problems without any gap,
-and if segments found on four fifths of the rows hold on the remaining fifth, over all five. Its gap is
-shrunk by what the search alone adds. If the held-out fifths show a smaller gap, the two are averaged,
-with more weight on the held-out one the noisier the first may be; the interval must not contain 0. With
-many rows, one part of them finds segments and the other part measures them.
+and if repeating the whole search on four fifths of the rows finds segments that hold on the remaining
+fifth, over all five. Two estimates of what the search adds to the gap are removed from it: what a search
+finds without any gap, and how much larger the gaps of the repetitions are on the rows that found them
+than on the others. The second also knows the order: of several equal gaps, the one that chance made
+largest is found first, and that which chance made smallest last. It has more weight the noisier the
+segment may be. What reporting only significant segments adds is removed as well, and the interval must
+not contain 0. With many rows, one part of them finds segments and the other part measures them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,8 +45,8 @@ _MOST_TRIES = 15
 class Confirmed:
     """A segment to report: its conditions, its rows, and its measured gap.
 
-    ``gap``, ``stderr`` and ``pvalue`` are adjusted for the search. ``outer`` is the gap on the rows that
-    found the segment, before it is averaged with held-out rows; the interval covers both.
+    ``gap``, ``stderr`` and ``pvalue`` are adjusted for the search. ``outer`` is the gap adjusted only
+    for what a search finds without any gap; the interval covers both.
     """
 
     found: Found
@@ -58,7 +61,7 @@ class Confirmed:
         """Return the interval of the gap."""
         sign = 1.0 if self.gap >= 0 else -1.0
         reach = float(ndtri((1 + level) / 2)) * self.stderr
-        near, far = sign * self.gap, max(sign * self.gap, sign * self.outer)
+        near, far = sorted((sign * self.gap, sign * self.outer))
         low, high = sorted((sign * (near - reach), sign * (far + reach)))
         return low, high
 
@@ -156,62 +159,40 @@ class Search:
             rows = rows[~earlier[rows]]
 
     def _cross_fitted(self, level: float) -> list[Confirmed]:
-        """Return segments found on all rows and confirmed by five-fold cross-fitting."""
+        """Return segments found on all rows and confirmed by repeating the search on four fifths."""
         everything = np.arange(self.n_rows)
         centred = CentredRows.of(self.problem, everything)
         part = split_into_parts(self.problem.scores, self.units, _FOLDS, self.generator).astype(np.int64)
+        repeats = [_Repeat.of(self, part != k) for k in range(_FOLDS)]
         reported: list[Confirmed] = []
-        for found, square, rows, earlier in self._in_turn(everything):
-            pvalue = self.noise.pvalue(square)
-            if pvalue > 1 - level or len(reported) == MOST:
+        for found, square, _, earlier in self._in_turn(everything):
+            if self.noise.pvalue(square) > 1 - level or len(reported) == MOST:
                 break
+            again = [repeat.next(self) for repeat in repeats]
             inside = found.holds(self.columns)
             if (inside & earlier).sum() > _OVERLAP * inside.sum():
                 continue
-            one = self._adjusted(found, inside, centred.gap(inside), pvalue)
-            if not one.is_clear(level):
-                continue
-            z, gap = self._held_out(rows, earlier, part)
-            one = self._averaged(one, gap)
+            z, optimism = _held_out([one for one in again if one is not None])
+            one = self._adjusted(found, square, inside, centred.gap(inside), optimism, level)
             if z >= _HOLDS and one.is_clear(level):
                 reported.append(one)
         return reported
 
-    def _adjusted(self, found: Found, inside: Mask, gap: Gap, pvalue: float) -> Confirmed:
-        kept, wider = self.noise.kept(found.square), self.noise.widening(found.square)
-        shrunk = kept * gap.value
-        return Confirmed(found, inside, gap, shrunk, shrunk, wider * gap.stderr, pvalue)
+    def _adjusted(
+        self, found: Found, square: float, inside: Mask, gap: Gap, optimism: float, level: float
+    ) -> Confirmed:
+        """Return a segment with its gap reduced by what the search adds to it.
 
-    def _averaged(self, one: Confirmed, others: float) -> Confirmed:
-        """Return a segment with its gap averaged with the held-out gap if that is smaller."""
-        trust = self.noise.trust_in_others(one.found.square)
-        size = abs(one.gap)
-        return replace(one, gap=one.found.sign * min(size, (1 - trust) * size + trust * others))
-
-    def _held_out(self, rows: Codes, earlier: Mask, part: Codes) -> tuple[float, float]:
-        """Return the held-out z-score and gap of the best segments of each four fifths of the rows.
-
-        Both combine all five folds, and are positive if they have the sign that was found. The z-score
-        is that of rows outside earlier segments; the gap is that of all rows of a segment.
+        This is estimated in two ways: by what the search finds without any gap, and by the ``optimism``
+        of its repetitions. ``square`` is the squared z-score before refinement, which was tested.
         """
-        total, variance, found_sum, mass = 0.0, 0.0, 0.0, 0.0
-        for k in range(_FOLDS):
-            own = part == k
-            best, others = self.best(rows[~own[rows]], earlier), rows[own[rows]]
-            if best is None or len(others) < 2:
-                continue
-            found, inside = best[0], best[0].holds(self.columns).astype(float)
-            centred = CentredRows.of(self.problem, others)
-            influence = centred.influence(inside[others])
-            total += found.sign * float(influence.sum())
-            variance += _square_sum(influence, centred.clusters)
-            everyone = np.flatnonzero(own)
-            if len(everyone) > len(others):
-                centred = CentredRows.of(self.problem, everyone)
-                influence = centred.influence(inside[everyone])
-            found_sum += found.sign * float(influence.sum())
-            mass += float((inside[everyone] * centred.weight).sum())
-        return (total / np.sqrt(variance), found_sum / mass) if variance > 0 else (0.0, 0.0)
+        noise, size = self.noise, found.sign * gap.value
+        trust, kept = noise.trust_in_repeats(found.square), noise.kept(found.square) * size
+        hidden = noise.truncation(square, level) * gap.stderr
+        told = min((1 - trust) * kept + trust * (size - optimism), size) - hidden
+        wider = noise.widening(found.square) * gap.stderr
+        ends = found.sign * told, found.sign * (kept - hidden)
+        return Confirmed(found, inside, gap, *ends, wider, noise.pvalue(square))
 
     def _divided(self, level: float) -> list[Confirmed]:
         """Return segments found on some rows and confirmed on all others."""
@@ -231,6 +212,73 @@ class Search:
                 ends = gap.value, gap.value, gap.stderr
                 candidates.append(Confirmed(found, inside, gap, *ends, pvalue))
         return _holm(candidates, 1 - level)[:MOST]
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """What one segment of a repetition shows on the rows that found it, and on those held out.
+
+    The gaps are sums of residuals and of weights, in the direction found, and ``influence`` is that of
+    the held-out rows outside earlier segments.
+    """
+
+    seen: Floats
+    unseen: Floats
+    influence: Floats
+    clusters: Codes | None
+
+
+@dataclass(frozen=True)
+class _Repeat:
+    """A search that is repeated on some rows, and the others."""
+
+    sequence: Iterator[tuple[Found, float, Codes, Mask]]
+    learn: CentredRows
+    left_out: CentredRows
+    learns: Mask
+
+    @classmethod
+    def of(cls, search: Search, learns: Mask) -> _Repeat:
+        """Start a search on the given rows."""
+        learn, left_out = (
+            CentredRows.of(search.problem, np.flatnonzero(rows)) for rows in (learns, ~learns)
+        )
+        return cls(search._in_turn(np.flatnonzero(learns)), learn, left_out, learns)
+
+    def next(self, search: Search) -> _HeldOut | None:
+        """Find the next segment; None if there is none, or if too few rows are left to check it."""
+        best = next(self.sequence, None)
+        if best is None:
+            return None
+        found, _, _, earlier = best
+        inside, rest = found.holds(search.columns), np.flatnonzero(~self.learns & ~earlier)
+        if len(rest) < 2:
+            return None
+        group = inside.astype(float)
+        seen, unseen = (
+            np.array([found.sign * rows.influence(group[of]).sum(), group[of] @ rows.weight])
+            for rows, of in ((self.learn, self.learns), (self.left_out, ~self.learns))
+        )
+        others = CentredRows.of(search.problem, rest)
+        return _HeldOut(seen, unseen, found.sign * others.influence(group[rest]), others.clusters)
+
+
+def _held_out(repeats: Sequence[_HeldOut]) -> tuple[float, float]:
+    """Return the z-score on held-out rows, and the optimism of the search, over all repetitions.
+
+    The z-score is positive if the gaps have the sign that was found. The optimism is how much larger the
+    gaps are on the rows that found them, reduced because a search on all rows is less optimistic.
+    """
+    variance = sum(_square_sum(one.influence, one.clusters) for one in repeats)
+    if not variance > 0:
+        return 0.0, 0.0
+    z = sum(float(one.influence.sum()) for one in repeats) / np.sqrt(variance)
+    (seen, mass), (unseen, other_mass) = (
+        np.sum([getattr(one, name) for one in repeats], axis=0) for name in ("seen", "unseen")
+    )
+    if not min(mass, other_mass) > 0:
+        return 0.0, 0.0
+    return float(z), (1 - 1 / _FOLDS) * float(seen / mass - unseen / other_mass)
 
 
 def _holm(candidates: list[Confirmed], most: float) -> list[Confirmed]:

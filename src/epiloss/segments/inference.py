@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from epiloss._typing import Codes, Floats
 from epiloss.input.tasks import BinaryProblem
@@ -22,9 +23,9 @@ _REPLAYS, _MOST_ROWS = 30, 3_000  # repetitions of the search with random signs,
 _SCALE, _EULER = 2.0, 0.5772156649015329
 _LEAST_KEPT = 0.1  # smallest share of a squared z-score that shrinkage leaves
 # Times the share of noise in the squared z-score: how much the search adds to the variance of a gap, and
-# how much weight the held-out rows have.
+# how much weight the repetitions of the search have.
 _CHOSEN = 1.5
-_OTHERS = 1.5
+_REPEATED = 2.0
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,15 @@ class Noise:
         """Return the factor that a gap is shrunk by to remove what the search adds to it."""
         return float(np.sqrt(max(1 - self.mean / square, _LEAST_KEPT))) if square > 0 else 0.0
 
-    def trust_in_others(self, square: float) -> float:
-        """Return the weight of the held-out gap, which is larger if noise may have found the segment."""
-        return min(_OTHERS * self.mean / square, 1.0) if square > 0 else 1.0
+    def trust_in_repeats(self, square: float) -> float:
+        """Return the weight of the repetitions, larger if noise may have found the segment."""
+        return min(_REPEATED * self.mean / square, 1.0) if square > 0 else 1.0
+
+    def truncation(self, square: float, level: float) -> float:
+        """Return by how many standard errors reporting only significant gaps makes them too large."""
+        least = self.mean - (_EULER + float(np.log(-np.log(level)))) * self.scale
+        beyond = float(np.sqrt(max(square, 0.0)) - np.sqrt(max(least, 0.0)))
+        return float(np.exp(-(beyond**2) / 2) / np.sqrt(2 * np.pi) / ndtr(beyond))
 
     def widening(self, square: float) -> float:
         """Return the factor that the interval of a gap is widened by because of the search."""

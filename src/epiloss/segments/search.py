@@ -172,20 +172,30 @@ class Scan:
         return found
 
     def _pruned(self, found: Found, residual: Floats, worth: float) -> Found:
-        """Drop conditions that add no more than noise or little to the rest, the least useful first."""
-        while len(found.sides) > 1:
-            fewer = [
-                self._moved(self._without(found, k, residual), residual) for k in range(len(found.sides))
-            ]
-            best = max(fewer, key=lambda one: one.square)
+        """Drop conditions that add no more than noise or little to the rest, the least useful first.
+
+        A threshold is dropped for "is known" in the same way: missing values may be all that matters.
+        """
+        while simpler := list(self._simpler(found, residual)):
+            best = max(simpler, key=lambda one: one.square)
             if best.square < found.square - max(worth, _LEAST_PART * found.square):
                 break
             found = best
         return found
 
-    def _without(self, found: Found, place: int, residual: Floats) -> Found:
-        sides = found.sides[:place] + found.sides[place + 1 :]
-        return Found(sides, self._square(sides, residual, found.sign), found.sign)
+    def _simpler(self, found: Found, residual: Floats) -> Iterator[Found]:
+        """Yield the candidate without one condition, and without one threshold."""
+        by_feature = {column.sides[0].column: column for column in self.columns}
+        for place, side in enumerate(found.sides):
+            before, after = found.sides[:place], found.sides[place + 1 :]
+            if before or after:
+                sides = (*before, *after)
+                square = self._square(sides, residual, found.sign)
+                yield self._moved(Found(sides, square, found.sign), residual)
+            known = [one for one in by_feature[side.column].sides if one.is_known]
+            if known and not np.isinf(side.step.threshold):
+                sides = (*before, known[0], *after)
+                yield Found(sides, self._square(sides, residual, found.sign), found.sign)
 
     def _square(self, sides: Sequence[Side], residual: Floats, sign: float) -> float:
         inside = self._inside(sides)
