@@ -272,7 +272,7 @@ class Audit(AuditFields, SavedAsJson, SavedAsPage):
         Returns
         -------
         RepairResult
-            Both audits, their differences, and the repair, which uses subgroups unless X has no column names.
+            Both audits, their differences, and the repair. It uses subgroups unless X has no names.
 
         See Also
         --------
