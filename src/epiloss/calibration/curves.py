@@ -35,6 +35,8 @@ from epiloss.errors import DataError, OptionError
 
 Curve = Callable[[Floats], Floats]
 _TOLERANCE = 2.0**-11  # relative to the distance to 0 or 1: closer scores count as equal
+_NARROWEST, _NARROWEST_OF_PAIR = 30.0, 15.0  # number of labels in the narrowest windows
+_MORE_OF_PAIR, _FITS_OF_PAIR = 2, 3  # further windows, and fits of an undersmoothed curve
 FINEST = 20_000  # maximum number of distinct scores in a smoother, more than any curve needs
 
 
@@ -119,9 +121,14 @@ class LocalLinear(CurveFitter):
     def fit_pair(
         self, a: DistinctScores, b: DistinctScores, both: DistinctScores
     ) -> tuple[Curve, Curve]:
-        """Fit two curves with jumps and own rates at the same scores."""
+        """Fit two undersmoothed curves with jumps and own rates at the same scores.
+
+        The losses are means of products of both curves. Their noise is independent and cancels in these
+        means, but their bias does not, so it is reduced at the cost of noise.
+        """
         breaks = self.breaks(both)
-        return self._fit(a, breaks, both.scores), self._fit(b, breaks, both.scores)
+        pair = [self._fit(half, breaks, both.scores, undersmooth=True) for half in (a, b)]
+        return pair[0], pair[1]
 
     def breaks(self, rows: DistinctScores) -> Breaks:
         """Find the scores that keep their own rate, and the jumps between the others."""
@@ -141,38 +148,46 @@ class LocalLinear(CurveFitter):
         rest = (rows.take(~own) if own.any() else rows).independent()
         return Breaks(rows.scores[own], find_jumps(rest.in_blocks(self.coarse), self._best_lines))
 
-    def _fit(self, rows: DistinctScores, breaks: Breaks, all_scores: Floats) -> Curve:
+    def _fit(
+        self, rows: DistinctScores, breaks: Breaks, all_scores: Floats, *, undersmooth: bool = False
+    ) -> Curve:
         own = breaks.has_own_rate(rows, all_scores)
-        if not own.any():
-            return self._in_pieces(rows, breaks.jumps)
         if own.all():
             return InterpolatedCurve(rows.scores, rows.label_mean)
-        curve = self._in_pieces(rows.take(~own), breaks.jumps)
-        return curve.with_values(rows.scores[own], rows.label_mean[own])
+        rest = rows.take(~own) if own.any() else rows
+        curve = self._in_pieces(rest, breaks.jumps, undersmooth)
+        return curve.with_values(rows.scores[own], rows.label_mean[own]) if own.any() else curve
 
-    def _in_pieces(self, rows: DistinctScores, jumps: Floats) -> InterpolatedCurve:
-        parts = [self._smooth(piece) for piece in pieces(rows.independent(), jumps)]
+    def _in_pieces(self, rows: DistinctScores, jumps: Floats, undersmooth: bool) -> InterpolatedCurve:
+        parts = [self._smooth(piece, undersmooth) for piece in pieces(rows.independent(), jumps)]
         if len(parts) == 1:
             return parts[0]
         scores, values = ([getattr(one, name) for one in parts] for name in ("scores", "values"))
         return InterpolatedCurve(np.concatenate(scores), np.concatenate(values))
 
-    def _smooth(self, rows: DistinctScores) -> InterpolatedCurve:
-        """Fit with the window size of smallest leave-one-out error, on blocks of scores."""
+    def _smooth(self, rows: DistinctScores, undersmooth: bool) -> InterpolatedCurve:
+        """Fit with the window size of smallest leave-one-out error, on blocks of scores.
+
+        An undersmoothed fit takes half of that size, which is still the whole range if no window is
+        better than a single line, and is repeated on its residuals.
+        """
         rows = rows.in_blocks(self.finest)
         blocks = rows.in_blocks(self.coarse)
         terms = log_odds_terms(blocks.scores)
         coefficients = beta_calibration(blocks, terms)
         rough = WindowedLines.prepare(blocks, calibrated(terms, coefficients))
-        windows = self._windows(rows)
-        best = windows[[int(np.argmin(rough.leave_one_out(windows)))]]
+        windows = self._windows(rows, _NARROWEST_OF_PAIR if undersmooth else _NARROWEST)
+        best = float(windows[int(np.argmin(rough.leave_one_out(windows)))])
+        if undersmooth:
+            best = max(best / 2, float(windows[0]))
         lines = WindowedLines.prepare(rows, calibrated(log_odds_terms(rows.scores), coefficients))
-        return InterpolatedCurve(rows.scores, np.clip(lines.fit(best)[0][0], 0, 1))
+        values = lines.repeated_fit(best, _FITS_OF_PAIR if undersmooth else 1)
+        return InterpolatedCurve(rows.scores, np.clip(values, 0, 1))
 
-    def _windows(self, rows: DistinctScores) -> Floats:
+    def _windows(self, rows: DistinctScores, narrowest: float = _NARROWEST) -> Floats:
         mass = float(rows.weight.sum())
-        narrowest, widest = math.log(min(30.0, mass)), math.log(2 * mass)
-        return np.exp(np.linspace(narrowest, widest, self.n_windows))
+        n_windows = self.n_windows + _MORE_OF_PAIR * (narrowest < _NARROWEST)
+        return np.exp(np.linspace(math.log(min(narrowest, mass)), math.log(2 * mass), n_windows))
 
     def _best_lines(self, blocks: DistinctScores) -> tuple[float, WindowedLines]:
         """Return the smallest leave-one-out error over windows, and the lines."""

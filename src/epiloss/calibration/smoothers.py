@@ -141,6 +141,17 @@ class WindowedLines:
         fitted, leverage = kernel().windowed_lines(self.x, self.rank, self.cumulative, windows)
         return fitted, leverage
 
+    def repeated_fit(self, window: float, times: int) -> Floats:
+        """Return the values of a fit, to which fits of its residuals are added to reduce its bias."""
+        windows = np.array([window])
+        values: Floats = self.fit(windows)[0][0]
+        if window >= (1 - 1e-9) * self.cumulative[0, -1]:  # residuals of a single line have no line
+            return values
+        for _ in range(times - 1):
+            residual = replace(self.rows, label_mean=self.rows.label_mean - values)
+            values += WindowedLines.prepare(residual, self.x).fit(windows)[0][0]
+        return values
+
     def leave_one_out(self, windows: Floats) -> Floats:
         """Return the leave-one-out squared error of each window size."""
         error, leverage = self.fit(windows)
