@@ -26,6 +26,7 @@ from epiloss.calibration.curves import (
 )
 from epiloss.calibration.smoothers import DistinctScores
 from epiloss.errors import DataError, OptionError
+from epiloss.estimation.options import Options
 
 LAW = settings(deadline=None, derandomize=True, max_examples=10)
 FITTERS: dict[str, CurveFitter] = {
@@ -253,6 +254,12 @@ def test_local_linear_takes_wide_windows_where_nothing_bends() -> None:
     labels = (generator.random(5000) < scores).astype(float)
     error = LocalLinear().fit(scores, labels)(scores) - scores
     assert np.sqrt(np.mean(error**2)) < 0.02
+
+
+def test_a_pair_is_undersmoothed_for_the_brier_score_only() -> None:
+    """The log-loss is not linear in the product of two curves, so that their noise does not cancel."""
+    assert Options.read().curve == LocalLinear(undersmooth=True)
+    assert Options.read(rule="log").curve == LocalLinear()
 
 
 def test_a_curve_is_linear_between_its_scores_and_flat_outside() -> None:

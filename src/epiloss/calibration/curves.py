@@ -113,6 +113,7 @@ class LocalLinear(CurveFitter):
     n_windows: int = 12
     finest: int = 5_000  # number of blocks of scores to which lines are fitted
     coarse: int = 1_000  # number of blocks on which the window is selected
+    undersmooth: bool = False  # whether pairs of curves have less bias and more noise
 
     def fit_distinct(self, rows: DistinctScores) -> Curve:
         """Fit the curve piecewise between jumps; scores with many labels keep their own rate."""
@@ -121,13 +122,13 @@ class LocalLinear(CurveFitter):
     def fit_pair(
         self, a: DistinctScores, b: DistinctScores, both: DistinctScores
     ) -> tuple[Curve, Curve]:
-        """Fit two undersmoothed curves with jumps and own rates at the same scores.
+        """Fit two curves with jumps and own rates at the same scores.
 
-        The losses are means of products of both curves. Their noise is independent and cancels in these
-        means, but their bias does not, so it is reduced at the cost of noise.
+        For the Brier score, the losses are means of products of both curves. The noise of the curves is
+        independent and cancels in these means, but their bias does not, so that they are undersmoothed.
         """
-        breaks = self.breaks(both)
-        pair = [self._fit(half, breaks, both.scores, undersmooth=True) for half in (a, b)]
+        breaks, less = self.breaks(both), self.undersmooth
+        pair = [self._fit(half, breaks, both.scores, undersmooth=less) for half in (a, b)]
         return pair[0], pair[1]
 
     def breaks(self, rows: DistinctScores) -> Breaks:
@@ -261,15 +262,17 @@ class GivenCurve(CurveFitter):
         return lambda scores: np.asarray(self.function(scores), float)
 
 
-def resolve_curve(curve: str | CurveFitter | Callable[[Floats], Floats] | None) -> CurveFitter:
+def resolve_curve(
+    curve: str | CurveFitter | Callable[[Floats], Floats] | None, undersmooth: bool = False
+) -> CurveFitter:
     """Return the curve fitter for a name or a function."""
     if isinstance(curve, CurveFitter):
         return curve
     if callable(curve) and not isinstance(curve, type):
         return GivenCurve(curve)
     fitters: dict[str | None, CurveFitter] = {
-        None: LocalLinear(),
-        "local-linear": LocalLinear(),
+        None: LocalLinear(undersmooth=undersmooth),
+        "local-linear": LocalLinear(undersmooth=undersmooth),
         "isotonic": Isotonic(),
         "lowess": Lowess(),
         "nearest": Nearest(),

@@ -108,14 +108,15 @@ class Options:
         if method == "paper" and isinstance(partition, str) and partition == "tree":
             partition = Tree(PAPER_REGION_RATIO)
         check_recalibrate(recalibrate)  # report an invalid option before any work is done
+        scoring_rule = resolve_rule(rule)
         options = cls(
             reading=Reading(task, pos_label, classes, drop_missing, logits),
-            rule=resolve_rule(rule),
+            rule=scoring_rule,
             method=method,
             n_bins=int(n_bins) if isinstance(n_bins, np.integer) else n_bins,
             strategy=strategy,
             partitioner=resolve_partition(partition),
-            curve=resolve_curve(curve),
+            curve=resolve_curve(curve, undersmooth=scoring_rule.bounded),
             learner=resolve_learner(learner),
             learner_given=learner,
             split=split,
