@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 
 from epiloss._typing import Floats
 from epiloss.presentation.plot.style import (
@@ -18,6 +19,7 @@ from epiloss.presentation.plot.style import (
     diagonal,
     faded,
     matplotlib_modules,
+    side_colours,
 )
 from epiloss.simulate import Link
 from study_pictures import save
@@ -181,19 +183,29 @@ def sigmoid_picture(found: Sequence[Example], path: Path) -> Path:
         2, len(found), figsize=(3.4 * len(found), 7.4), layout="constrained"
     )
     figure.get_layout_engine().set(h_pad=0.1)
-    points = None
+    under, over = side_colours(axes[0, 0])
+    sides = LinearSegmentedColormap.from_list("sides", [over, "0.85", under])
+    points: Any = None
+    legend: Any = None
     for column, one in enumerate(found):
         top, bottom = axes[:, column]
         sample = one.sample
         X, error = sample.X[:SHOWN], (sample.q - sample.c)[:SHOWN]
-        points = top.scatter(*X.T, c=error, s=7, lw=0, cmap="coolwarm", vmin=-0.5, vmax=0.5)
+        points = top.scatter(*X.T, c=error, s=7, lw=0, cmap=sides, vmin=-0.5, vmax=0.5)
         top.set(xlim=(-8, 8), ylim=(-8, 8), aspect="equal", xlabel="first feature")
         top.set_title(one.name, fontsize=10)
         if column == 0:
             top.set_ylabel("second feature")
         _bare(top)
-        one.result.plot(bottom, legend=column == 0)
-        bottom.set_title(_losses(one), fontsize=9)
+        legend = one.result.plot(bottom).legend_
+        legend.remove()  # one for all
+        bottom.set_title(_losses(one), fontsize=10)
+        bottom.set_xlabel("score", fontsize=10)
+        bottom.set_ylabel("rate of positives" if column == 0 else "", fontsize=10)
+        bottom.tick_params(labelsize=9)
+    labels = [text.get_text() for text in legend.get_texts()]
+    outside = {"loc": "outside lower center", "ncols": len(labels), "frameon": False}
+    figure.legend(legend.legend_handles, labels, **outside)
     bar = figure.colorbar(points, ax=axes[0, :], fraction=0.02, pad=0.01)
-    bar.set_label("true less calibrated probability", fontsize=9)
+    bar.set_label("true minus calibrated probability", fontsize=9)
     return save(figure, path)

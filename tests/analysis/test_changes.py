@@ -137,3 +137,17 @@ def test_the_sentence_names_the_losses_that_changed_and_how_little_is_in_common(
     assert "p < 1e-16" in told
     assert "the grouping loss changed by +0.0300 [+0.0220, +0.0380]" in told
     assert "overlap 5%" in told
+
+
+def test_losses_that_changed_without_the_labels_are_said_to_be_unconfirmed() -> None:
+    def told(pvalue: float) -> str:
+        losses = {
+            "calibration_loss": Estimate(0.016, 0.006, 0.004, 0.028, pvalue),
+            "grouping_loss": Estimate(0.007, 0.003, 0.001, 0.013, 0.2),
+            "score": Estimate(0.002, pvalue=0.6),
+        }
+        return str(Changes(0.5, 0.5, 0.12, 0.9, losses))
+
+    assert told(0.03) == "No change was found in the population or in the losses."  # one of three tests
+    assert "the calibration loss changed by +0.01600 [+0.00400, +0.02800], which the test" in told(0.01)
+    assert "does not confirm" in told(0.01)

@@ -43,6 +43,8 @@ def test_colours_tell_the_side_and_grey_what_may_be_noise(result: epiloss.Audit)
     noise = GapsDisplay.from_audit(result, subgroups="noise").plot()
     assert not noise.side.any()
     assert all(np.ptp(bar.get_facecolor()[:3]) < 1e-9 for bar in noise.bars_)
+    meanings = [[text.get_text() for text in one.legend_.get_texts()] for one in (display, noise)]
+    assert meanings == [["under-predicted", "over-predicted"], ["within noise"]]
     pyplot.close("all")
 
 

@@ -171,6 +171,15 @@ def test_the_drift_page_says_what_changed(drifted: epiloss.Drift) -> None:
     assert headings[-1] == "method"
 
 
+def test_the_page_says_that_a_repair_changes_nothing() -> None:
+    sample = Sigmoid(grouping=0.0).sample(600)
+    result = epiloss.audit(sample.y, sample.scores, sample.X).repair()
+    assert result.keeps
+    text = Page(repair_page(result)).text
+    assert result.note in text
+    assert "No significant change was found" not in text
+
+
 def test_the_repair_page_shows_both_audits_and_adds_up(repaired: Any) -> None:
     text = repair_page(repaired)
     found = check_harmless(text)

@@ -82,7 +82,7 @@ def test_row_numbers_are_not_searched() -> None:
     y = (rng.random(n) < scores + 0.2 * half).astype(np.int64)
     found = epiloss.audit(y, scores, {"id": number, "noise": rng.normal(size=n)}).segments
     assert len(found) == 0
-    assert "Not searched, because they only number the rows: id." in str(found)
+    assert "Row numbers are not searched: id." in str(found)
     skewed = np.exp(rng.normal(9, 1, n)).round() + np.arange(n) / n  # distinct, but not integers
     amounts = epiloss.audit(y, scores, {"amount": np.where(half, skewed, -skewed)}).segments
     assert "amount" in amounts[0].description

@@ -134,16 +134,22 @@ class Changes:
         return f"{what} different distributions"
 
     def _changed_losses(self) -> str:
-        """Name the losses that changed on the common population, if the labels did."""
-        if self.pvalue_labels > LEVEL:
+        """Name the losses that changed on the common population, significantly for their number.
+
+        If the labels did not change significantly, this is said to be unconfirmed.
+        """
+        pvalues = [1.0 if one.pvalue is None else one.pvalue for one in self.differences.values()]
+        confirmed = self.pvalue_labels <= LEVEL
+        if not pvalues or (not confirmed and min(pvalues) * len(pvalues) > LEVEL):
             return ""
         spec = loss_spec(*(one.value for one in self.differences.values()), least=4)
         found = [
             f"the {name.replace('_', ' ')} changed by {one:+{spec}}"
-            for name, one in self.differences.items()
-            if one.pvalue is not None and one.pvalue <= LEVEL
+            for (name, one), pvalue in zip(self.differences.items(), pvalues, strict=True)
+            if pvalue <= LEVEL
         ]
-        return f" On the common population, {' and '.join(found)}." if found else ""
+        yet = "" if confirmed else ", which the test of the rates does not confirm"
+        return f" On the common population, {' and '.join(found)}{yet}." if found else ""
 
     def _little_overlap(self) -> str:
         if self.overlap >= _LITTLE_OVERLAP:

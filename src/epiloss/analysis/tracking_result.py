@@ -84,7 +84,7 @@ class Alarm:
             f"{subject} changed (alarm at {self.period}), most clearly "
             f"{'for' if is_phrase else 'where'} {name}: since about {self.since}, {what} "
             f"{self.current:{spec}} instead of {before}{self.expected:{spec}}, a change of "
-            f"{100 * self.change:+.1f} points [{100 * self.low:+.1f}, {100 * self.high:+.1f}]."
+            f"{100 * self.change:+z.1f} points [{100 * self.low:+z.1f}, {100 * self.high:+z.1f}]."
         )
 
     def to_dict(self) -> dict[str, str | float]:
@@ -273,9 +273,10 @@ class Tracking(SavedAsJson, SavedAsPage):
         shown = [row for row in self.changes.rows() if row["kind"] == kind and row["n"] > 0][:_SHOWN]
         for row in shown:
             spec = rate_spec(row["current"], row["expected"])
+            change, low, high = (100 * row[name] for name in ("change", "low", "high"))
             rows.append(
                 [
-                    f"  {100 * row['change']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]",
+                    f"  {change:+z.1f} [{low:+z.1f}, {high:+z.1f}]",
                     str(row["since"]),
                     f"{row['n']:,.0f}",
                     f"{row['current']:{spec}}",

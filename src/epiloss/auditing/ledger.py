@@ -165,9 +165,11 @@ def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]
 
 
 def _segments(audit: Audit) -> list[str]:
-    """Return the costliest segments."""
-    if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
+    """Return the costliest segments, or say that there are none."""
+    if audit.region_source is not RegionSource.LEARNED or audit.details is None:
         return []
+    if not len(audit.segments):
+        return ["", f"Segments: none found. {audit.segments.note}".rstrip()]
     cells = [[*_gap_cells(vars(one)), printable(one.description)] for one in audit.segments]
     title = "Segments (expected: the rate of all rows with equal scores)"
     shown = cells[:_MOST_SEGMENTS]
@@ -179,7 +181,7 @@ def _gap_cells(row: Mapping[str, Any]) -> list[str]:
     gap, low, high = (100 * row[name] for name in ("gap", "low", "high"))
     spec = rate_spec(row["rate"], row["expected"])
     return [
-        f"  {gap:+.1f} [{low:+.1f}, {high:+.1f}]",
+        f"  {gap:+z.1f} [{low:+z.1f}, {high:+z.1f}]",
         f"{row['n']:,}",
         f"{row['rate']:{spec}}",
         f"{row['expected']:{spec}}",

@@ -71,10 +71,15 @@ class RepairResult(SavedAsJson, SavedAsPage):
     n_learned: int | None = None
 
     @property
+    def keeps(self) -> bool:
+        """Whether the repair leaves all scores as they are."""
+        return all(one.keeps for one in self.repair.repairs_)
+
+    @property
     def note(self) -> str:
         """A warning if the repair changes nothing or was fitted to few rows, otherwise empty."""
         few = self.n_learned is not None and self.n_learned < ENOUGH_ROWS
-        if all(one.keeps for one in self.repair.repairs_):
+        if self.keeps:
             why = (
                 f"{self.n_learned:,} rows are too few to find a correction"
                 if few

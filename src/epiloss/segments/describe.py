@@ -188,7 +188,7 @@ def _note(search: Search) -> str:
     numbered = column_titles(features.names, row_number_columns(features))
     if not numbered:
         return ""
-    return f"Not searched, because they only number the rows: {', '.join(map(printable, numbered))}."
+    return f"Row numbers are not searched: {', '.join(map(printable, numbered))}."
 
 
 def _summary(one: Confirmed, level: float) -> _Summary:

@@ -18,6 +18,7 @@ from epiloss.presentation.plot.style import (
     axes_for,
     faded,
     is_narrow,
+    legend_below,
     merged,
     plain,
     side_colours,
@@ -29,6 +30,7 @@ from epiloss.segments.subgroups import GAP_COLUMNS
 _GREY = 0.35  # strength of the text colour for gaps within noise
 _WIDEST = 34  # characters per line of a name
 _MOST_LINES = 3
+_SIDES = {1: "under-predicted", -1: "over-predicted", 0: "within noise"}
 _NARROW_LABEL = 24  # characters per line under narrow axes
 
 
@@ -36,7 +38,7 @@ _NARROW_LABEL = 24  # characters per line under narrow axes
 class GapsDisplay:
     """Gaps with their intervals as bars, one for each segment or subgroup.
 
-    :meth:`plot` sets ``ax_``, ``figure_``, ``bars_`` and ``whiskers_``.
+    :meth:`plot` sets ``ax_``, ``figure_``, ``bars_``, ``whiskers_`` and ``legend_``.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class GapsDisplay:
     figure_: Any = field(default=None, init=False, repr=False)
     bars_: Any = field(default=None, init=False, repr=False)
     whiskers_: Any = field(default=None, init=False, repr=False)
+    legend_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_audit(cls, result: Audit, *, subgroups: str | Sequence[str] | None = None) -> GapsDisplay:
@@ -172,13 +175,24 @@ class GapsDisplay:
         for edge in ("top", "right", "left"):
             ax.spines[edge].set_visible(False)
         ax.set_title(plain(self.title), fontsize=text_size(ax))
-        if not self.names:
+        if self.names:
+            self.legend_ = self._legend(of_side)
+        else:
             ax.text(0.5, 0.5, "no gap found", ha="center", va="center", transform=ax.transAxes)
         return self
 
+    def _legend(self, of_side: Mapping[int, Any]) -> Any:
+        """Say what the colours mean that are drawn."""
+        from matplotlib.patches import Patch
+
+        drawn = [one for one in _SIDES if (self.side == one).any()]
+        patches = [Patch(color=of_side[one], label=_SIDES[one]) for one in drawn]
+        narrow = is_narrow(self.ax_)
+        return legend_below(self.ax_, patches, columns=1 if narrow else 3, gap=4.6 if narrow else 2.6)
+
 
 def _label(name: str, n: int, width: int) -> str:
-    lines = textwrap.wrap(f"{name} ({n:,})", width) or [""]
+    lines = textwrap.wrap(f"{name} ({n:,}\N{NO-BREAK SPACE}rows)", width) or [""]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], f"{lines[_MOST_LINES - 1]} …"]
     return plain("\n".join(lines))

@@ -86,11 +86,12 @@ def repair_page(result: RepairResult, **about: Unpack[About]) -> str:
     titles = {name: loss_title(name, before) for name in result.differences}
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in titles}
     what = wording.headline(before, regions=False)
+    summary = _summary(result.differences, titles, _spec(pairs), level)
     return filled_page(
         "repair.html",
         header_of(about, title="What the repair changes", rows=f"{before.n_samples:,}"),
         headline=f"{what} not used to fit the repair, {result.repair.method} repair",
-        summary=_summary(result.differences, titles, _spec(pairs), level),
+        summary=" ".join(filter(None, ("" if result.keeps else summary, result.note))),
         before=before,
         after=after,
         rows=_rows(titles, pairs, result.differences, level),

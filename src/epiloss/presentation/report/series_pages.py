@@ -104,8 +104,8 @@ def _group(row: dict[str, Any]) -> dict[str, str]:
         "n": f"{row['n']:,.0f}",
         "current": format(row["current"], spec),
         "expected": format(row["expected"], spec),
-        "change": f"{100 * row['change']:+.1f}",
-        "interval": f"[{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]",
+        "change": f"{100 * row['change']:+z.1f}",
+        "interval": f"[{100 * row['low']:+z.1f}, {100 * row['high']:+z.1f}]",
         "evidence": f"{row['evidence']:.1f}",
         "alarm": str(row["alarm"]),
     }
