@@ -74,6 +74,15 @@ def test_subgroups_repair_too_and_without_either_scores_are_recalibrated() -> No
     assert alone.table["saving_high"][0] < by_subgroup.table["saving"][0]
 
 
+def test_a_single_cluster_cannot_be_cross_fitted() -> None:
+    sample, side = Sigmoid().sample(60), np.arange(60) % 2
+    alone = epiloss.audit(sample.y, sample.scores, subgroups=side, clusters=np.zeros(60))
+    assert usual_decisions(alone) is None
+    assert 'id="cost"' not in alone.to_html()
+    with pytest.raises(OptionError, match="at least 5 clusters, got 1"):
+        epiloss.regret(alone)
+
+
 def test_several_scores_in_a_row_decide_nothing(audit: epiloss.Audit) -> None:
     from dataclasses import replace
 

@@ -17,7 +17,7 @@ from epiloss.errors import OptionError
 from epiloss.estimate import Estimate
 from epiloss.estimation.inference import normal_estimate
 from epiloss.estimation.influence import Influence
-from epiloss.repair.excess_risk import checked_costs, cross_fitted, single_score
+from epiloss.repair.excess_risk import can_be_cross_fitted, checked_costs, cross_fitted, single_score
 from epiloss.table import Table
 
 # The costs of a false positive and a false negative.
@@ -104,7 +104,8 @@ def usual_decisions(
 
     ``costs`` are pairs of the costs of a false positive and a false negative. By default, up to four
     usual pairs are taken, with which some rows are acted on and others are not. At most 50,000 rows are
-    used. None if a row has several scores, if rows were not kept, or if there is nothing to decide.
+    used. None if a row has several scores, if rows were not kept or are very few, or if there is nothing
+    to decide.
 
     Examples
     --------
@@ -118,12 +119,14 @@ def usual_decisions(
     pairs = None if costs is None else [_checked(one) for one in costs]
     if result.details is None or len(result.details.evaluations) != 1:
         return None
+    problem = result.details.evaluations[0].problem
+    if not can_be_cross_fitted(problem):
+        return None
     decisions = Decisions.of(result, "a table of costs", _MOST_ROWS)
     shown = _worth_showing(decisions) if pairs is None else pairs
     rows = [_row(decisions, *pair, result.confidence_level) for pair in shown]
     if not rows:
         return None
-    problem = result.details.evaluations[0].problem
     table = Table({name: np.array([row[name] for row in rows]) for name in rows[0]})
     alone = problem.features is None and problem.groups is None
     n = result.n_samples if len(problem.labels) <= _MOST_ROWS else len(decisions.labels)

@@ -99,11 +99,6 @@ def predicted_unseen(problem: BinaryProblem, seed: int) -> Floats:
     """Return repaired scores by curves, models and weights that have all not seen the row."""
     generator = stream(seed, "regret")
     fold, prediction = _folds(problem, generator), np.empty(len(problem.labels))
-    if len(np.unique(fold)) < _FOLDS:
-        raise OptionError(
-            f"cross-fitted predictions need at least {_FOLDS} clusters, got "
-            f"{len(np.unique(fold))}. Audit more clusters."
-        )
     for k in range(_FOLDS):
         learn, left_out = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         some = problem.take(learn)
@@ -116,8 +111,23 @@ def predicted_unseen(problem: BinaryProblem, seed: int) -> Floats:
     return prediction
 
 
+def can_be_cross_fitted(problem: BinaryProblem) -> bool:
+    """Return whether there are enough rows, or clusters, for the folds."""
+    return _n_units(problem) >= _FOLDS
+
+
+def _n_units(problem: BinaryProblem) -> int:
+    return len(problem.labels if problem.clusters is None else np.unique(problem.clusters))
+
+
 def _folds(problem: BinaryProblem, generator: np.random.Generator) -> Codes:
     """Assign rows, or whole clusters, to folds at random."""
+    if not can_be_cross_fitted(problem):
+        what = "rows" if problem.clusters is None else "clusters"
+        raise OptionError(
+            f"cross-fitted predictions need at least {_FOLDS} {what}, got {_n_units(problem)}. "
+            f"Audit more {what}."
+        )
     unit = np.arange(len(problem.labels)) if problem.clusters is None else problem.clusters
     return np.asarray((generator.permutation(int(unit.max()) + 1) % _FOLDS)[unit], np.int64)
 
