@@ -2,4 +2,7 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torchmetrics") else ["src/epiloss/integrations/torchmetrics.py"]
+_NEEDS = {"torchmetrics.py": "torchmetrics", "mlflow_evaluator.py": "mlflow", "skore.py": "skore"}
+collect_ignore = [
+    f"src/epiloss/integrations/{module}" for module, package in _NEEDS.items() if not find_spec(package)
+]

@@ -95,6 +95,8 @@ def test_imports_in_the_guide_work() -> None:
     texts = [page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS.glob("*.md")]]
     lines = {line for text in texts for line in re.findall(r"^(?:from|import) epiloss.*", text, re.M)}
     assert len(lines) > 3
+    if importlib.util.find_spec("torchmetrics") is None:
+        lines = {line for line in lines if "torchmetrics" not in line}
     subprocess.run([sys.executable, "-c", "\n".join(sorted(lines))], check=True)
 
 

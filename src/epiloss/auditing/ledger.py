@@ -166,7 +166,7 @@ def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]
 
 def _segments(audit: Audit) -> list[str]:
     """Return the costliest segments, or say that there are none."""
-    if audit.region_source is not RegionSource.LEARNED or audit.details is None:
+    if audit.region_source is not RegionSource.LEARNED or not audit.segments.were_searched:
         return []
     if not len(audit.segments):
         return ["", f"Segments: none found. {audit.segments.note}".rstrip()]

@@ -156,6 +156,11 @@ class Segments(Sequence[Segment]):
         return len(self.segments)
 
     @property
+    def were_searched(self) -> bool:
+        """Whether there were rows to search for segments."""
+        return self.note != NO_ROWS
+
+    @property
     def table(self) -> Table:
         """The segments as a table, one row each."""
         return Table(

@@ -22,7 +22,7 @@ def passed_checks(audit: Audit) -> list[str]:
     >>> sample = epiloss.simulate.Sigmoid().sample(2_000)
     >>> for text in passed_checks(epiloss.audit(sample.y, sample.scores, sample.X)):
     ...     print(text)
-    Scores are right on average: no calibration loss was found (-0.00020 [-0.00125, 0.00085]).
+    Scores are right on average: no calibration loss was found (-0.00020 [-0.00124, 0.00085]).
     No column nearly determines the label.
     Few rows, if any, are duplicates of others.
     """
