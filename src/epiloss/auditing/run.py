@@ -252,7 +252,8 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
         stage("learning and evaluating regions")
         evaluations = [evaluate(one, options) for one in binaries]
         stage("learning without bins")
-        bounds = _without_bins(binaries, options) if options.without_bins else []
+        breaks = [one.breaks for one in evaluations]
+        bounds = _without_bins(binaries, options, crossfit, breaks) if options.without_bins else []
         by_subgroup = {
             name: audit_problem(problem.by_subgroup(name), replace(options, recalibrate=None))
             for name in problem.subgroups
@@ -263,12 +264,16 @@ def audit_problem(problem: Problem, options: Options, display: Display | None = 
 def _without_bins(
     binaries: Sequence[BinaryProblem],
     options: Options,
-    estimate: Callable[[BinaryProblem, Options], CrossfitBound | None] = crossfit,
+    estimate: Callable[..., CrossfitBound | None],
+    *data: Sequence[Any],
 ) -> list[CrossfitBound | None]:
-    """Return the estimates without bins; twin learners also use given subgroups as a feature."""
+    """Return the estimates without bins; twin learners also use given subgroups as a feature.
+
+    ``data`` are further arguments of ``estimate``, one per problem.
+    """
     if options.method == "twin":
         binaries = [with_subgroups_as_feature(one) for one in binaries]
-    return [estimate(one, options) for one in binaries]
+    return [estimate(one, options, *more) for one, *more in zip(binaries, *data, strict=True)]
 
 
 def recalibrated_audit(problem: Problem, binaries: Sequence[BinaryProblem], options: Options) -> Audit:

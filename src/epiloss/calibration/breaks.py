@@ -18,7 +18,9 @@ _PAIR = 2.0  # number of labels from which a score can show that rates are rough
 _ROUGH = 1.0  # number of standard errors from which deviations count as rough
 _COPIES = 0.5  # correlation of labels of equal score above which rows are copies
 _LEAST = 60.0  # minimum number of labels on each side of a jump
-_SIDES = (4, 8, 16, 32, 64)  # a jump is searched with windows of 1/4 to 1/64 of the rows on each side
+_SIDES = np.array(
+    [4.0, 8, 16, 32, 64]
+)  # a jump is searched with windows of 1/4 to 1/64 of the rows on each side
 _SIGNIFICANT, _GAIN = 3.0, 10.0  # standard errors of a jump, and reduction of error in label variances
 _MOST_JUMPS = 7
 
@@ -131,24 +133,22 @@ def _label_variance(lines: WindowedLines) -> float:
 def _candidates(lines: WindowedLines) -> list[int]:
     """Return the indices where the lines on both sides differ most, at most one per window width."""
     sums, x = lines.cumulative, lines.x
-    mass, found = sums[0], set()
+    mass = sums[0]
     split = np.flatnonzero((mass[:-1] >= _LEAST) & (mass[-1] - mass[:-1] >= _LEAST))
-    if not len(split):
+    side = mass[-1] / _SIDES
+    side = side[side >= _LEAST]
+    if not len(split) or not len(side):
         return []
     at = (x[split - 1] + x[split]) / 2
-    for parts in _SIDES:
-        side = mass[-1] / parts
-        if side < _LEAST:
-            break
-        low = np.minimum(np.searchsorted(mass, mass[split] - side), split - 1)
-        high = np.maximum(np.searchsorted(mass, mass[split] + side, side="right") - 1, split + 1)
-        left = _line(sums[:, split] - sums[:, low], at)
-        right = _line(sums[:, high] - sums[:, split], at)
-        z_score = np.abs(right[0] - left[0]) / np.sqrt(left[1] + right[1])
-        best = int(np.argmax(z_score))
-        if z_score[best] > _SIGNIFICANT:
-            found.add(int(split[best]))
-    return sorted(found)
+    low = np.minimum(np.searchsorted(mass, mass[split] - side[:, None]), split - 1)
+    high = np.searchsorted(mass, mass[split] + side[:, None], side="right") - 1
+    high = np.maximum(high, split + 1)
+    middle = sums[:, None, split]
+    left, right = _line(middle - sums[:, low], at), _line(sums[:, high] - middle, at)
+    z_score = np.abs(right[0] - left[0]) / np.sqrt(left[1] + right[1])
+    best = z_score.argmax(axis=1)
+    found = split[best[z_score[np.arange(len(side)), best] > _SIGNIFICANT]]
+    return sorted(set(found.tolist()))
 
 
 def _line(sums: Floats, at: Floats) -> tuple[Floats, Floats]:

@@ -46,6 +46,7 @@ class InterpolatedCurve:
 
     scores: Floats
     values: Floats
+    breaks: Breaks | None = None  # the jumps and own rates that were found for it
 
     def __call__(self, scores: Floats) -> Floats:
         """Return the probability at each score."""
@@ -129,7 +130,7 @@ class LocalLinear(CurveFitter):
         """
         breaks, less = self.breaks(both), self.undersmooth
         pair = [self._fit(half, breaks, both.scores, undersmooth=less) for half in (a, b)]
-        return pair[0], pair[1]
+        return replace(pair[0], breaks=breaks), replace(pair[1], breaks=breaks)
 
     def breaks(self, rows: DistinctScores) -> Breaks:
         """Find the scores that keep their own rate, and the jumps between the others."""
@@ -151,7 +152,7 @@ class LocalLinear(CurveFitter):
 
     def _fit(
         self, rows: DistinctScores, breaks: Breaks, all_scores: Floats, *, undersmooth: bool = False
-    ) -> Curve:
+    ) -> InterpolatedCurve:
         own = breaks.has_own_rate(rows, all_scores)
         if own.all():
             return InterpolatedCurve(rows.scores, rows.label_mean)

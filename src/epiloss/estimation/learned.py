@@ -198,7 +198,7 @@ def scored_recalibrated(
     if together is None:
         scores = _recalibrated(problem, options, fold)
     else:
-        of = problem.name if problem.claimed is None else problem.claimed
+        of = problem.claimed if problem.name is None else problem.name
         scores = together.learned_on(fold.learn, of)
     recalibrated = replace(problem, scores=scores)
     bins = level_sets_of(recalibrated, options)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from epiloss._random import stream
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 from epiloss.calibration.class_recalibrators import RecalibratedTogether
+from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.calibration.level_sets import LevelSets, VectorLevelSets
 from epiloss.estimation.influence import Influence, RowTerms, cell_of, joined_terms, row_terms
 from epiloss.estimation.learned import (
@@ -80,6 +82,7 @@ class Evaluation:
     histogram: Floats  # weight of the rows by score, in bins of equal width
     n_rows: int  # number of all rows, of which the problem may have a sample
     base_rate: float
+    breaks: Breaks | None = None  # of the calibration curve of all rows, if it looks for them
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,9 @@ def evaluate(problem: BinaryProblem, options: Options) -> Evaluation:
     exact = isinstance(bins, VectorLevelSets) and bins.exact
     levels = _average([_measure(folds, problem.rule, exact=exact) for folds in results])
     edges = bins.edges if isinstance(bins, LevelSets) else None
-    return evaluation_of(problem, levels, results, edges)
+    curve = scored.curves[0]
+    breaks = curve.breaks if isinstance(curve, InterpolatedCurve) else None
+    return replace(evaluation_of(problem, levels, results, edges), breaks=breaks)
 
 
 def evaluate_recalibrated(

@@ -27,7 +27,7 @@ class BinaryProblem:
     groups: Codes | None
     weights: Floats | None
     clusters: Codes | None = None
-    claimed: Codes | None = None  # the class of each row's score, for task top-label
+    claimed: Codes | None = None  # the predicted class of each row, if there are several classes
 
     def take(self, rows: Codes) -> BinaryProblem:
         """Return some of the rows."""
@@ -63,8 +63,8 @@ def binary_problems(problem: Problem, rule: ScoringRule) -> list[BinaryProblem]:
     if problem.task == "binary":
         hit = (problem.labels == problem.positive).astype(float)
         return [BinaryProblem(None, problem.scores, hit, rule, None, *shared)]
+    top = problem.scores.argmax(axis=1) if problem.claimed is None else problem.claimed
     if problem.task == "top-label":
-        top = problem.scores.argmax(axis=1) if problem.claimed is None else problem.claimed
         hit = (problem.labels == top).astype(float)
         claimed = np.take_along_axis(problem.scores, top[:, None], axis=1)[:, 0]
         return [BinaryProblem(None, claimed, hit, rule, None, *shared, top)]
@@ -77,6 +77,7 @@ def binary_problems(problem: Problem, rule: ScoringRule) -> list[BinaryProblem]:
             rule.per_class(),
             vectors,
             *shared,
+            top,
         )
         for k, name in enumerate(problem.classes)
     ]

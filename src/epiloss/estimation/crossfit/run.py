@@ -10,6 +10,7 @@ import numpy as np
 from epiloss._random import stream
 from epiloss._threads import limited_threads
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 from epiloss.calibration.class_recalibrators import RecalibratedTogether
 from epiloss.estimation.crossfit.bound import (
     CrossfitBound,
@@ -31,16 +32,21 @@ LEAST_EFFECTIVE = 20  # required effective number of rows, if rows are weighted
 LEAST_LABELS = 12  # required number of labels of the rarer outcome, so that every fold has some
 
 
-def crossfit(problem: BinaryProblem, options: Options) -> CrossfitBound | None:
+def crossfit(
+    problem: BinaryProblem, options: Options, breaks: Breaks | None = None
+) -> CrossfitBound | None:
     """Return the estimate without bins for the scores as given; None if it is not possible.
 
-    With ``repeats``, it is the mean over several splits of the rows into folds.
+    With ``repeats``, it is the mean over several splits of the rows into folds. ``breaks`` are those of
+    the calibration curve, if they are known.
     """
     all_rows = np.arange(len(problem.scores))
     if not is_possible(problem):
         return None
     generator = fold_generator(options)
-    bounds = [_bound(problem, options, all_rows, generator) for _ in range(options.repeats)]
+    if problem.weights is not None or problem.clusters is not None:
+        breaks = None  # their last bits depend on the order of the rows, the estimate must not
+    bounds = [_bound(problem, options, all_rows, generator, breaks) for _ in range(options.repeats)]
     return mean_of_repeats(bounds)
 
 
@@ -112,7 +118,11 @@ def is_possible(problem: BinaryProblem, rows: Codes | None = None) -> bool:
 
 
 def _bound(
-    problem: BinaryProblem, options: Options, rows: Codes, generator: np.random.Generator
+    problem: BinaryProblem,
+    options: Options,
+    rows: Codes,
+    generator: np.random.Generator,
+    breaks: Breaks | None = None,
 ) -> CrossfitBound:
     learner = options.learner
     if options.method == "twin":
@@ -123,6 +133,7 @@ def _bound(
             learner=None if options.learner_given is None else learner,
             evaluated=None if len(rows) == len(problem.scores) else rows,
             n_jobs=options.n_jobs,
+            breaks=breaks,
         )
     some = problem.take(rows)
     assert some.features is not None  # callers check is_possible

@@ -189,9 +189,11 @@ def _solve_penalised(matrix: NDArray[Any], penalty: float, target: Floats) -> ND
 
 def _eigh(matrix: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return the eigenvalues, clipped at 0, and the eigenvectors; single precision is enough here."""
-    from scipy.linalg import eigh  # slow to import
+    from scipy.linalg.lapack import ssyevd  # slow to import
 
-    spectrum, vectors = eigh(matrix.astype(np.float32), driver="evd", overwrite_a=True)
+    spectrum, vectors, info = ssyevd(matrix.astype(np.float32).T, lower=1, overwrite_a=1)
+    if info:
+        raise np.linalg.LinAlgError(f"the eigenvalues were not found (LAPACK info {info})")
     return np.maximum(spectrum.astype(float), 0.0), vectors.astype(float)
 
 

@@ -8,8 +8,9 @@ distinct scores, the mean is computed separately for each of them, and ``n`` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +28,7 @@ _MIN_ROWS_PER_OWN = 4
 _MOST_OWN, _ROWS_PER_OWN = 500, 50
 # ScoreScale stores the ranks of scores at a resolution of this many steps per interval.
 _STEPS_PER_INTERVAL = 100
-# Singular values of at most this fraction of the largest one are treated as 0.
+# Singular values, and squared pivots, of at most this fraction of the largest one are treated as 0.
 _SINGULAR = 1e-10
 # Residuals of at most this fraction of the largest value of a column are rounding errors.
 _RELATIVE_ROUNDING = 1e-10
@@ -72,7 +73,7 @@ class ScoreBasis:
             return self._own_means(columns)
         coefficients = self.fit(columns)
         means = np.empty_like(columns)
-        for first, rows in self._runs():
+        for first, rows in self._runs:
             np.matmul(coefficients[first].T, self.values[:, rows], out=means[:, rows])
         return means
 
@@ -94,7 +95,7 @@ class ScoreBasis:
         """Return the coefficients (splines, k) of the means of columns (k, rows)."""
         width, n_cells = len(self.values), self.n_splines - len(self.values) + 1
         gram, moment = np.zeros((width, width, n_cells)), np.zeros((width, len(columns), n_cells))
-        for first, rows in self._runs():
+        for first, rows in self._runs:
             values = self.values[:, rows]
             weighted = values if self.weight is None else values * self.weight[rows]
             np.matmul(weighted, values.T, out=gram[:, :, first.start])
@@ -115,14 +116,14 @@ class ScoreBasis:
         columns[np.abs(columns) <= small] = 0.0
         columns *= self.inflation if len(self.values) > 1 else self._own_inflation()
 
-    def _runs(self) -> Iterator[tuple[slice, slice]]:
-        """Yield neighbouring splines and the rows, sorted by score, at which only these are not 0."""
+    @cached_property
+    def _runs(self) -> list[tuple[slice, slice]]:
+        """Neighbouring splines and the rows, sorted by score, at which only these are not 0."""
         assert (self.first[1:] >= self.first[:-1]).all()
         width = len(self.values)
         bounds = np.searchsorted(self.first, np.arange(self.n_splines - width + 2)).tolist()
-        for k, (start, end) in enumerate(pairwise(bounds)):
-            if end > start:
-                yield slice(k, k + width), slice(start, end)
+        runs = enumerate(pairwise(bounds))
+        return [(slice(k, k + width), slice(start, end)) for k, (start, end) in runs if end > start]
 
 
 @dataclass(frozen=True)
@@ -229,17 +230,24 @@ def assemble_products(gram: Floats, moment: Floats) -> tuple[Floats, Floats]:
     columns.
     """
     width, k, n_cells = moment.shape
-    n_splines, cells = n_cells + width - 1, np.arange(n_cells)
+    n_splines = n_cells + width - 1
     whole, products = np.zeros((n_splines, n_splines)), np.zeros((n_splines, k))
     for i in range(width):
         for j in range(width):
-            whole[cells + i, cells + j] += gram[i, j]
+            diagonal = whole.reshape(-1)[i * n_splines + j :: n_splines + 1][:n_cells]
+            diagonal += gram[i, j]
         products[i : i + n_cells] += moment[i].T
     return whole, products
 
 
 def projection_coefficients(gram: Floats, moment: Floats) -> Floats:
     """Return the coefficients (splines, k) of the projections of columns on the splines."""
+    from scipy.linalg.lapack import dposv  # slow to import
+
+    factor, found, info = dposv(gram, moment)
+    pivots = np.square(np.diagonal(factor))
+    if not info and pivots.min() > _SINGULAR * pivots.max():
+        return np.asarray(found, float)
     # Cells without rows make the system singular; least squares sets their coefficients to 0.
     return np.asarray(np.linalg.lstsq(gram, moment, rcond=_SINGULAR)[0], float)
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from epiloss._threads import dot, limited_threads
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.breaks import Breaks
 from epiloss.calibration.curves import find_breaks
 from epiloss.estimation.crossfit.bound import CrossfitBound
 from epiloss.estimation.crossfit.learners import Learner
@@ -56,6 +57,7 @@ def twin(
     max_training_rows: int = MAX_TRAINING_ROWS,
     n_splits: int | None = None,
     n_jobs: int | None = None,
+    breaks: Breaks | None = None,
 ) -> CrossfitBound:
     """Return the twin estimate for a problem with features, and the influence of rows on it.
 
@@ -77,6 +79,8 @@ def twin(
         The number of splits into parts to average over. The default depends on the number of rows.
     n_jobs : int, optional
         The number of threads.
+    breaks : Breaks, optional
+        The breaks of the calibration curve of these rows, if they are known.
     """
     order, units = order_and_units(problem)
     is_evaluated = np.ones(len(order), bool)
@@ -85,7 +89,8 @@ def twin(
         is_evaluated[evaluated] = True
     is_evaluated = is_evaluated[order]
     problem, position = problem.take(order), order if evaluated is None else order[is_evaluated]
-    breaks = find_breaks(problem.scores, problem.labels, problem.weights, problem.clusters)
+    if breaks is None:
+        breaks = find_breaks(problem.scores, problem.labels, problem.weights, problem.clusters)
     given = breaks if len(breaks.own) or len(breaks.jumps) else None
     with limited_threads(openmp=learner is not None):
         splits = [
