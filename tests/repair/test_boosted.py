@@ -15,6 +15,7 @@ from epiloss import RegionRecalibrator, load_repair
 from epiloss._kernels.boosting import Growth
 from epiloss._kernels.dispatch import kernel
 from epiloss.estimation.learning.encoding import learn_encoding
+from epiloss.estimation.learning.levels import LevelEffects
 from epiloss.input.features import Features
 from epiloss.repair import additive
 from epiloss.repair.additive import Basis, Products, fit_ridges
@@ -127,7 +128,7 @@ def test_a_file_of_an_older_version_is_told_what_to_do(
     fitted[0].save(file)
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 1}))
     with pytest.raises(
-        epiloss.DataError, match=r"has schema 1, but this version reads schema 2\. Fit it again"
+        epiloss.DataError, match=r"has schema 1, but this version reads schema 3\. Fit it again"
     ):
         load_repair(file)
 
@@ -208,7 +209,8 @@ def test_a_repair_without_trees_is_saved(tmp_path: Path) -> None:
     repair = RegionRecalibrator().fit(sample.y, sample.scores, sample.X)
     (correction,) = repair.repairs_[0].corrections
     assert isinstance(correction, BoostedCorrection)
-    bare = BoostedCorrection(None, correction.encoding, correction.additive, correction.trees[:0])
+    none = LevelEffects({})
+    bare = BoostedCorrection(None, correction.encoding, correction.additive, none, correction.trees[:0])
     repair.repairs_[0] = type(repair.repairs_[0])(repair.repairs_[0].curve, [bare])
     repair.save(tmp_path / "repair.json")
     again = load_repair(tmp_path / "repair.json")

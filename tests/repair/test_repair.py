@@ -85,7 +85,7 @@ def test_a_saved_repair_gives_the_same_bits(method: str, tmp_path: Path) -> None
     again = load_repair(tmp_path / "repair.json")
     np.testing.assert_array_equal(again.predict(fresh.scores, table(fresh)), before)
     assert again.get_params() == repair.get_params()
-    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 2
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 3
     assert brier(before, fresh.y) < brier(fresh.scores, fresh.y)
 
 

@@ -1,13 +1,14 @@
-"""Corrections on the log-odds scale: a weighted combination of ridge regressions and boosted trees.
+"""Corrections on the log-odds scale: a weighted combination of regressions, effects of levels and trees.
 
 Rows are assigned to folds. Corrections of the log-odds of ``C`` are learned from the features and the
 score on all folds but one, with several penalties of the ridge regression and several stages of
-boosting, and predicted for the fold left out. The models are combined with the nonnegative weights that
+boosting, and predicted for the fold left out. If there are categorical columns with many levels, random
+effects of their levels are one more model. The models are combined with the nonnegative weights that
 maximise the likelihood of the labels given these cross-fitted predictions. The weights decide when
 boosting stops and how much the corrections are shrunk.
 
 Features and score are encoded once, without using labels. All folds share the encoding, so that their
-models can be added up to one table for each column and one list of trees.
+models can be added up to one table for each column, one effect for each level, and one list of trees.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from epiloss._kernels.dispatch import kernel
 from epiloss._kernels.reference_trees import MISSING, Bytes, Records
 from epiloss._typing import Codes, Floats
 from epiloss.estimation.crossfit.learners import Projection, Regressor, projection
-from epiloss.estimation.learning.encoding import Encoding, learn_encoding
+from epiloss.estimation.learning.encoding import Coded, Encoding, learn_encoding
+from epiloss.estimation.learning.levels import LevelEffects, levels_of
 from epiloss.input.features import Features
 from epiloss.repair.additive import LEAST_VARIANCE, STRENGTHS, Additive, Basis, fit_ridges
 from epiloss.repair.base import Correction
 from epiloss.repair.custom_learner import CustomModels
+from epiloss.repair.level_effects import effects_at, fit_level_effects, sum_of_effects
 from epiloss.repair.stacking import log_odds, nonnegative_logistic, shifted
 from epiloss.repair.trees import growth_for, predict_stages, stages_for, weighted_trees
 
@@ -39,27 +42,32 @@ class BoostedCorrection:
     narrow: Projection | None
     encoding: Encoding
     additive: Additive
+    effects: LevelEffects
     trees: Records
 
     def corrected(self, features: Features, base: Floats) -> Floats:
         """Return the probabilities with corrected log-odds."""
-        codes = self.encoding.codes(features if self.narrow is None else self.narrow(features), base)
+        inputs = features if self.narrow is None else self.narrow(features)
+        codes = self.encoding.codes(inputs, base)
         added = self.additive.predict(codes, base)
+        self.effects.add(levels_of(inputs, self.effects.n_levels), added)
         kernel().boosted(codes, None, self.trees, added)
         return shifted(base, added)
 
 
 @dataclass(frozen=True)
 class _CodedModels:
-    """Ridge regressions and trees of all folds, before they are combined.
+    """Ridge regressions, effects of levels and trees of all folds, before they are combined.
 
-    ``columns`` are the cross-fitted predictions, first of each penalty and then of each stage.
+    ``columns`` are the cross-fitted predictions: of each penalty, of each stage and, if there are
+    columns with many levels, of the effects.
     """
 
     narrow: Projection | None
     encoding: Encoding
     basis: Basis
     ridges: Sequence[Floats]
+    effects: Sequence[LevelEffects]
     trees: Sequence[Records]
     stages: Sequence[int]
     columns: Floats
@@ -77,28 +85,35 @@ class _CodedModels:
         """Fit models to the first rows of each part, and predict the others."""
         narrow = projection(features, int(generator.integers(2**31)))
         inputs = features if narrow is None else narrow(features)
-        encoding, codes = _encoded(inputs, base)
+        encoding, coded = _encoded(inputs, base)
+        codes, levels = coded.codes[:-1], coded.levels
         weight = np.ones(len(base)) if weights is None else weights / weights.mean()
         basis = Basis.of(encoding, codes, inputs)
         folds = [left_out for _, left_out in parts]
         ridges = fit_ridges(basis, codes, base, labels, weight, folds)
+        effects = fit_level_effects(levels, encoding.n_levels, base, labels, weight, folds)
         stages = stages_for(len(base))
-        columns = np.empty((len(base), len(STRENGTHS) + len(stages)))
+        columns = np.empty((len(base), len(STRENGTHS) + len(stages) + (len(levels) > 0)))
         trees = []
-        for ridge, (learn, left_out) in zip(ridges, parts, strict=True):
+        for ridge, effect, (learn, left_out) in zip(ridges, effects, parts, strict=True):
             trees.append(_boost(codes, base, labels, weight, learn))
             own, p = np.take(codes, left_out, axis=1), base[left_out]
-            linear = [basis.additive(one).predict(own, p) for one in ridge]
-            columns[left_out] = np.column_stack([*linear, predict_stages(trees[-1], own, stages)])
-        return cls(narrow, encoding, basis, ridges, trees, stages, columns)
+            found = [basis.additive(one).predict(own, p) for one in ridge]
+            found.extend(predict_stages(trees[-1], own, stages).T)
+            if levels:
+                found.append(effects_at(effect, levels, left_out))
+            columns[left_out] = np.column_stack(found)
+        return cls(narrow, encoding, basis, ridges, effects, trees, stages, columns)
 
     def correction(self, shares: Floats) -> BoostedCorrection:
         """Return the mean over the folds, with the given weight for each column."""
         n = len(self.ridges)
-        strengths, stages = np.split(shares / n, [len(STRENGTHS)])
+        ends = np.cumsum([len(STRENGTHS), len(self.stages)])
+        strengths, stages, of_effects = np.split(shares / n, ends)
         additive = self.basis.additive(strengths @ np.sum(self.ridges, axis=0))
-        trees = [weighted_trees(one, self.stages, stages) for one in self.trees]
-        return BoostedCorrection(self.narrow, self.encoding, additive, np.concatenate(trees))
+        effects = sum_of_effects(self.effects, self.encoding.n_levels, float(of_effects.sum()))
+        trees = np.concatenate([weighted_trees(one, self.stages, stages) for one in self.trees])
+        return BoostedCorrection(self.narrow, self.encoding, additive, effects, trees)
 
 
 def fit_boosted(
@@ -135,11 +150,11 @@ def _divided(fold: Codes, k: int, generator: np.random.Generator) -> tuple[Codes
     return learn, left_out
 
 
-def _encoded(features: Features, base: Floats) -> tuple[Encoding, Bytes]:
-    """Return an encoding in which unseen categories are missing values, and the codes."""
+def _encoded(features: Features, base: Floats) -> tuple[Encoding, Coded]:
+    """Return an encoding in which unseen categories are missing values, and the encoded rows."""
     encoding, rows = learn_encoding(features, base)
     tables = {j: np.append(table[:-1], np.uint8(MISSING)) for j, table in encoding.tables.items()}
-    return replace(encoding, tables=tables), rows.codes[:-1]
+    return replace(encoding, tables=tables), rows
 
 
 def _boost(codes: Bytes, base: Floats, labels: Floats, weight: Floats, learn: Codes) -> Records:

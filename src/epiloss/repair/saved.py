@@ -17,6 +17,7 @@ from epiloss.calibration.curves import InterpolatedCurve
 from epiloss.errors import DataError, OptionError, printable
 from epiloss.estimation.crossfit.learners import Projection
 from epiloss.estimation.learning.encoding import Encoding
+from epiloss.estimation.learning.levels import LevelEffects
 from epiloss.input.datetimes import checked_kind
 from epiloss.input.features import Features
 from epiloss.partition.forest import Forest
@@ -28,7 +29,7 @@ from epiloss.repair.regional import RegionalCorrection
 if TYPE_CHECKING:
     from epiloss.repair.recalibrator import RegionRecalibrator
 
-FORMAT, SCHEMA = "epiloss repair", 2
+FORMAT, SCHEMA = "epiloss repair", 3
 _MOST_BYTES = 2**26  # parsing JSON can take twenty times its size in memory
 
 
@@ -150,6 +151,7 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
         "narrow": None if narrow is None else [narrow.centre.tolist(), narrow.components.tolist()],
         "encoding": _plain_encoding(correction.encoding),
         "additive": correction.additive.tables.tolist(),
+        "effects": {str(j): one.tolist() for j, one in correction.effects.effects.items()},
         "trees": _plain_columns(correction.trees),
     }
 
@@ -214,7 +216,18 @@ def _read_correction(plain: Mapping[str, Any], features: Features) -> Correction
     if tables.shape != (2, features.n_columns + 1, N_CODES):
         raise ValueError("its tables do not fit its features")
     trees = _read_trees(plain["trees"], features.n_columns + 1)
-    return BoostedCorrection(narrow, encoding, Additive(tables.astype(np.float32)), trees)
+    effects = _read_effects(plain["effects"], encoding)
+    return BoostedCorrection(narrow, encoding, Additive(tables.astype(np.float32)), effects, trees)
+
+
+def _read_effects(plain: Mapping[str, Any], encoding: Encoding) -> LevelEffects:
+    """Return the effects of levels, of which missing and unknown ones must have none."""
+    effects = {int(j): _numbers(one) for j, one in plain.items()}
+    if any(one.shape != (encoding.n_levels.get(j, -1) + 1,) for j, one in effects.items()):
+        raise ValueError("its effects do not fit its categories")
+    if any(one[-1] != 0 for one in effects.values()):
+        raise ValueError("its unknown categories have an effect")
+    return LevelEffects(effects)
 
 
 def _read_encoding(plain: Mapping[str, Any], features: Features) -> Encoding:

@@ -54,6 +54,11 @@ class LevelEffects:
 
     effects: Mapping[int, Floats]
 
+    @property
+    def n_levels(self) -> dict[int, int]:
+        """The number of levels of each column."""
+        return {j: len(effects) - 1 for j, effects in self.effects.items()}
+
     def add(self, levels: Levels, total: Floats) -> None:
         """Add the effects of the levels of rows to ``total``."""
         for j, effects in self.effects.items():
@@ -83,21 +88,21 @@ def fit_levels(
     halves = slice(0, None, 2), slice(1, None, 2)
     for half, other in zip(halves, reversed(halves), strict=True) if levels else ():
         own, others = ({j: level[one] for j, level in levels.items()} for one in (half, other))
-        effects = _fit(own, n_levels, residual[half], weight[half], 1.0, min_weight)
+        effects = fit_effects(own, n_levels, residual[half], weight[half], min_weight=min_weight)
         effects.add(others, out_of_fold[other])
-    model = _fit(levels, n_levels, residual, weight, _PENALTY_DIVISOR, min_weight)
+    model = fit_effects(levels, n_levels, residual, weight, _PENALTY_DIVISOR, min_weight)
     return FittedLevels(model, out_of_fold)
 
 
-def _fit(
+def fit_effects(
     levels: Levels,
     n_levels: Mapping[int, int],
     residual: Floats,
     weight: Floats,
-    divisor: float,
-    min_weight: float,
+    divisor: float = 1.0,
+    min_weight: float = 0.0,
 ) -> LevelEffects:
-    """Fit the effects of one column after the other."""
+    """Fit the effects of one column after the other, with the best penalty divided by ``divisor``."""
     effects = {j: np.zeros(n + 1) for j, n in n_levels.items()}
     rest = residual
     for _ in range(_N_SWEEPS if len(effects) > 1 else 1):
