@@ -9,7 +9,8 @@ import pytest
 
 import epiloss
 from epiloss._typing import Codes, Floats
-from epiloss.estimation.twins.estimate import twin
+from epiloss.estimation.twins.estimate import twin, twin_estimate
+from epiloss.estimation.twins.evaluate import TwinRows
 from epiloss.input.features import Features
 from epiloss.input.tasks import BinaryProblem
 from epiloss.scoring import Brier, LogLoss, ScoringRule
@@ -52,6 +53,24 @@ def test_the_standard_error_matches_the_standard_deviation_over_draws() -> None:
     found = [estimated(problem(1_500, 5, seed, 0.12)[0], seed) for seed in range(40)]
     spread = np.std([one.value for one in found], ddof=1)
     assert 0.7 < np.mean([one.stderr or 0.0 for one in found]) / spread < 1.5
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_rows_influence_the_estimate_also_as_training_rows(clustered: bool) -> None:
+    """Models that reach half of the truth: influences ``3 abar r - a1 a2``, within 1%."""
+    generator = np.random.default_rng(0)
+    n = 200_000  # so many that the share that is reached has hardly any error
+    clusters = np.arange(n) // 50 if clustered else None
+    common = 0.0 if clusters is None else generator.normal(size=n // 50)[clusters]
+    cross = 1.0 + generator.normal(size=n) + common
+    product = 0.5 + generator.normal(size=n)
+    value, zeros = 2 * cross - product, np.zeros(n, np.float32)
+    rows = TwinRows(cross, product, cross, value, zeros)
+    found = twin_estimate(rows, 0.95, None, clusters).estimate.stderr
+    influence = (3 * cross - product) / n
+    influence -= influence.mean()
+    parts = influence if clusters is None else np.bincount(clusters, influence)
+    assert found == pytest.approx(float(np.sqrt(parts @ parts)), rel=0.01)
 
 
 @pytest.mark.parametrize("curve", ["32 values", "jumps"])

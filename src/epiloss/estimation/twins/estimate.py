@@ -43,8 +43,9 @@ from epiloss.input.tasks import BinaryProblem
 
 # Models count as having learned nothing below the first z-score of ``abar r``, and all above the second.
 _LEARNED_Z = (1.0, 3.0)
-# Number of standard errors up to a one-sided 95% limit.
-_ONE_SIDED_Z = 1.645
+# The share of the truth that the models reach is estimated on the low side, from a mean of ``abar r``
+# this many standard errors higher. With fewer, standard errors of few effective rows are too small.
+_REACHED_STDERRS = 1.0
 
 
 def twin(
@@ -130,9 +131,9 @@ def twin_estimate(
 ) -> CrossfitBound:
     """Return the estimate with its interval, and the p-value of no grouping loss.
 
-    The standard error is that of the mean of the rows' ``2 abar r - a1 a2``. If the models reach only a
-    part of the truth, the variance that training rows contribute through the models is added in
-    proportion.
+    The standard error is that of the mean of ``2 abar r - a1 a2``. Rows also influence the estimate as
+    training rows: to first order, by ``2 (1 - t) abar r`` if the models reach the share ``t`` of the
+    truth. As these are the same rows, their two influences are added before they are squared.
     """
     weight = np.ones(len(rows.cross)) if weights is None else weights
     share = weight / weight.sum()
@@ -166,12 +167,14 @@ def estimate_of_means(
     """
     cross_stderr = influence(rows.cross).stderr(clusters)
     z, pvalue = z_and_pvalue(means.cross, cross_stderr)
-    upper = means.cross + _ONE_SIDED_Z * cross_stderr
+    upper = means.cross + _REACHED_STDERRS * cross_stderr
     reached = float(np.clip(means.product / upper, 0.0, 1.0)) if upper > 0 else 1.0
     learned = np.clip((z - _LEARNED_Z[0]) / (_LEARNED_Z[1] - _LEARNED_Z[0]), 0.0, 1.0)
     own = influence(2 * rows.cross - rows.product)
-    from_training = training_influence(2 * rows.cross).by_cluster(clusters).variance
+    from_training = training_influence(2 * learned * (1.0 - reached) * rows.cross).contribution
+    contribution = own.contribution.copy()
+    contribution[: len(from_training)] += from_training
     noise = (1.0 - learned) * max(between_parts - own.variance, 0.0)
-    total = Influence(own.contribution, learned * (1.0 - reached) * from_training + noise, 0.0)
+    total = Influence(contribution, noise, 0.0)
     estimate = loss_estimate(means.value, total.stderr(clusters), per_loss, level)
     return CrossfitBound(replace(estimate, pvalue=pvalue), total, per_loss=per_loss)
