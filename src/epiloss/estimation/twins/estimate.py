@@ -43,9 +43,9 @@ from epiloss.input.tasks import BinaryProblem
 
 # Models count as having learned nothing below the first z-score of ``abar r``, and all above the second.
 _LEARNED_Z = (1.0, 3.0)
-# The share of the truth that the models reach is estimated on the low side, from a mean of ``abar r``
-# this many standard errors higher. With fewer, standard errors of few effective rows are too small.
-_REACHED_STDERRS = 1.0
+# The share of the truth that the models reach is estimated on the low side, from a one-sided 95% limit
+# of the mean of ``abar r``. Otherwise standard errors would be too small with few effective rows.
+_ONE_SIDED_Z = 1.645
 
 
 def twin(
@@ -163,18 +163,21 @@ def estimate_of_means(
     that of the rows that models were trained on. ``between_parts`` is the variance of the estimate as
     seen between parts, which different models evaluate. If the models have learned nothing, its excess
     over the variance from rows is added: it is the noise of products of predictions, which more
-    evaluated rows do not reduce.
+    evaluated rows do not reduce. If there are so many other rows that the two influences of the sampled
+    rows hardly add up, the variance of the models is added in proportion to what they miss.
     """
     cross_stderr = influence(rows.cross).stderr(clusters)
     z, pvalue = z_and_pvalue(means.cross, cross_stderr)
-    upper = means.cross + _REACHED_STDERRS * cross_stderr
+    upper = means.cross + _ONE_SIDED_Z * cross_stderr
     reached = float(np.clip(means.product / upper, 0.0, 1.0)) if upper > 0 else 1.0
     learned = np.clip((z - _LEARNED_Z[0]) / (_LEARNED_Z[1] - _LEARNED_Z[0]), 0.0, 1.0)
     own = influence(2 * rows.cross - rows.product)
-    from_training = training_influence(2 * learned * (1.0 - reached) * rows.cross).contribution
+    through_models, missed = training_influence(2 * rows.cross), learned * (1.0 - reached)
     contribution = own.contribution.copy()
-    contribution[: len(from_training)] += from_training
+    contribution[: len(rows.cross)] += missed * through_models.contribution
+    both = Influence(contribution).by_cluster(clusters).variance
+    apart = [one.by_cluster(clusters).variance for one in (own, through_models)]
     noise = (1.0 - learned) * max(between_parts - own.variance, 0.0)
-    total = Influence(contribution, noise, 0.0)
+    total = Influence(contribution, noise + max(apart[0] + missed * apart[1] - both, 0.0))
     estimate = loss_estimate(means.value, total.stderr(clusters), per_loss, level)
     return CrossfitBound(replace(estimate, pvalue=pvalue), total, per_loss=per_loss)
