@@ -42,7 +42,8 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
     parts = _influence(one, loss), _influence(other, loss)
     if value == 0 and np.array_equal(parts[0].contribution, parts[1].contribution):
         return difference_estimate(0.0, 0.0, one.confidence_level)  # the same scores
-    stderr = (parts[0] - parts[1]).stderr()
+    difference = parts[0] - parts[1]
+    stderr = math.hypot(difference.stderr(), math.sqrt(min(difference.model_noise, difference.variance)))
     if (
         loss == "grouping_loss"
         and one.method == "partition"
@@ -57,8 +58,22 @@ def paired_difference(one: Audit, other: Audit, loss: str) -> Estimate:
 
 
 def _influence(audit: Audit, loss: str) -> Influence:
-    """Return the influence of each row on a loss."""
+    """Return the influence of each row on a loss, also through the models that it trains."""
+    influence = audit.influence
+    if audit.method == "twin" and audit.without_bins is not None:
+        influence = {**influence, "grouping_loss": _with_training(influence["grouping_loss"])}
     if loss != "remainder":
-        return audit.influence[loss]
-    score, *others = (audit.influence[name] for name in LOSSES)
+        return influence[loss]
+    score, *others = (influence[name] for name in LOSSES)
     return score - others[0] - others[1]
+
+
+def _with_training(influence: Influence) -> Influence:
+    """Return the influence of rows as they are evaluated and as they train the models.
+
+    A single audit adds the variance of the second to that of the first. In a difference of two audits,
+    these additions would cancel, although the models of two scores learn different things from a row.
+    To first order, a row's influence through training is proportional to its contribution.
+    """
+    share = influence.beyond / influence.variance if influence.variance > 0 else 0.0
+    return Influence((1 + share) * influence.contribution, model_noise=influence.model_noise)

@@ -32,12 +32,14 @@ class Influence:
 
     ``beyond`` is added to the variance of the contributions. It is negative if contributions vary too
     much because they are deviations from fitted rates. ``least`` is a lower limit of the variance: that
-    of the squared noise of level sets, which remains if a loss is zero.
+    of the squared noise of level sets, which remains if a loss is zero. ``model_noise`` is the variance
+    that the noise of twin models adds to that of the contributions.
     """
 
     contribution: Floats
     beyond: float = 0.0
     least: float = 0.0
+    model_noise: float = 0.0
 
     def __add__(self, other: Influence) -> Influence:
         return self._with(self.contribution + other.contribution, other)
@@ -46,7 +48,10 @@ class Influence:
         return self._with(self.contribution - other.contribution, other)
 
     def _with(self, contribution: Floats, other: Influence) -> Influence:
-        return Influence(contribution, self.beyond + other.beyond, self.least + other.least)
+        sums = (
+            getattr(self, name) + getattr(other, name) for name in ("beyond", "least", "model_noise")
+        )
+        return Influence(contribution, *sums)
 
     def by_cluster(self, clusters: Codes | None) -> Influence:
         """Return the influence of whole clusters, whose rows may be dependent."""

@@ -197,15 +197,17 @@ def average_bounds(
 ) -> CrossfitBound:
     """Return the mean bound over disjoint parts of the rows, weighted by their size."""
     total = sum(len(rows) for rows, _ in parts)
-    contribution, beyond, value, pvalue_score, per_loss = np.zeros(n_rows), 0.0, 0.0, 0.0, 0.0
+    contribution, beyond, noise = np.zeros(n_rows), 0.0, 0.0
+    value, pvalue_score, per_loss = 0.0, 0.0, 0.0
     for rows, bound in parts:
         share = len(rows) / total
         contribution[rows] += share * bound.influence.contribution
         beyond += share**2 * bound.influence.beyond
+        noise += share**2 * bound.influence.model_noise
         value += share * bound.estimate.value
         pvalue_score += share * _normal_score(bound.estimate.pvalue)
         per_loss += share**2 * bound.per_loss
-    influence = Influence(contribution, beyond, beyond)
+    influence = Influence(contribution, beyond, beyond, noise)
     # Normal scores are averaged instead of summed, because the parts share learning rows.
     estimate = loss_estimate(value, influence.stderr(clusters), per_loss, level)
     return CrossfitBound(
@@ -233,6 +235,7 @@ def mean_of_repeats(bounds: Sequence[CrossfitBound]) -> CrossfitBound:
         np.mean([bound.influence.contribution for bound in bounds], axis=0),
         float(np.mean([bound.influence.beyond for bound in bounds])),
         float(np.mean([bound.influence.least for bound in bounds])),
+        float(np.mean([bound.influence.model_noise for bound in bounds])),
     )
     predictions = [bound.prediction for bound in bounds if bound.prediction is not None]
     prediction = np.mean(predictions, axis=0) if predictions else None

@@ -36,7 +36,7 @@ from epiloss.estimation.inference import loss_estimate
 from epiloss.estimation.influence import Influence
 from epiloss.estimation.twins.design import Design, order_and_units
 from epiloss.estimation.twins.evaluate import TwinRows, twin_rows
-from epiloss.estimation.twins.interval import variance_per_loss
+from epiloss.estimation.twins.interval import noise_of_models, variance_per_loss
 from epiloss.estimation.twins.models import MAX_TRAINING_ROWS
 from epiloss.estimation.twins.shrinkage import influence_on_mean, z_and_pvalue
 from epiloss.input.tasks import BinaryProblem
@@ -110,8 +110,20 @@ def twin(
     contribution[position], prediction[position] = bound.influence.contribution, rows.prediction
     if evaluated is not None:
         contribution, prediction = contribution[evaluated], prediction[evaluated]
-    influence = replace(bound.influence, contribution=contribution)
+    noise = (
+        _design_effect(bound.influence, clusters)
+        * per_loss
+        * noise_of_models(problem, rows, is_evaluated)
+    )
+    influence = replace(bound.influence, contribution=contribution, model_noise=noise)
     return replace(bound, influence=influence, prediction=prediction)
+
+
+def _design_effect(influence: Influence, clusters: Codes | None) -> float:
+    """Return the factor of the variance that is due to clusters."""
+    if clusters is None or not influence.variance > 0:
+        return 1.0
+    return influence.by_cluster(clusters).variance / influence.variance
 
 
 class TwinMeans(NamedTuple):
