@@ -186,9 +186,12 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
     position = np.searchsorted(levels.level_set, stats.level_set)
     entropy = rule.entropy(label_mean)
     plugin = entropy - _over_regions(stats, position, rule.entropy(_probability(stats.mean("label"))))
-    explained = _debiased_entropy(levels, rule) - _over_regions(
-        stats, position, _debiased_entropy(stats, rule)
+    debiased, n_regions = (
+        _debiased_entropy(levels, rule),
+        np.bincount(position, minlength=levels.n_cells),
     )
+    explained = debiased - _over_regions(stats, position, _debiased_entropy(stats, rule))
+    explained[n_regions == 1] = 0.0
     variance = np.maximum(levels.mean("score_sq") - score_mean**2, 0.0)
     covariance = levels.mean("score_label") - score_mean * label_mean
     several = _several(levels)
@@ -197,14 +200,13 @@ def level_set_losses(stats: RegionStats, rule: ScoringRule, *, exact: bool = Fal
     within = 0.0 if exact else _within_bins(levels, rule, score_mean, label_mean)
     infinite = levels["n_infinite"] > 0
     largest = 0.0 if several.all() else _largest_entropy(rule)
-    debiased = _debiased_entropy(levels, rule)
     by_curve = rule.entropy(_probability(_curve_mean(levels)))
     return LevelSetLosses(
         level_set=levels.level_set,
         n=levels.n,
         effective_n=n,
         weight=weight,
-        n_regions=np.bincount(position, minlength=levels.n_cells),
+        n_regions=n_regions,
         score_mean=score_mean,
         label_mean=label_mean,
         score=np.where(infinite, np.inf, levels.mean("loss")),
@@ -258,7 +260,7 @@ def _curve_mean(cells: RegionStats) -> Floats:
 
 def _several(cells: RegionStats) -> NDArray[np.bool_]:
     """Return which cells have more than one independent label."""
-    return np.asarray(cells.effective_n > 1 + 1e-6)
+    return np.asarray((cells.effective_n > 1 + 1e-6) & (cells.n > 1))
 
 
 def _debiased_entropy(cells: RegionStats, rule: ScoringRule) -> Floats:

@@ -17,6 +17,7 @@ from epiloss._kernels.reference import LIMB
 from epiloss._typing import Codes, Floats
 from epiloss.calibration.clusters import ClusterParts
 from epiloss.errors import OptionError
+from epiloss.estimation.label_weights import squares_factor
 from epiloss.estimation.region_rows import (
     ADDED,
     FIELDS,
@@ -32,6 +33,8 @@ from epiloss.scoring import ScoringRule
 
 if TYPE_CHECKING:
     from epiloss.estimation.losses import LevelSetLosses
+
+_LEAST_SQUARE = 2.0**-30  # mean squared weight from which its sum in fixed point is accurate
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,13 @@ class RegionStats:
             correlation = levels.correlation(residuals(labels, curves, level_set, weights))
             level_weight_sq = levels.squares(correlation)
             weight_sq = ClusterParts.of(code, clusters, weights).squares(correlation)
+        if weights is not None and curves is not None:
+            factor = squares_factor(labels, weights, scores, (curves[0] + curves[1]) / 2)
+            if factor is not None:
+                squares = weights * weights if level_weight_sq is None else level_weight_sq
+                level_weight_sq = factor * squares
+                if not rule.bounded:  # otherwise Kish's number is conservative for regions
+                    weight_sq = factor * (weights * weights if weight_sq is None else weight_sq)
         sums = zero_sums(len(cell), rule)
         own = add_rows(code, sums, rule, labels, scores, weights, weight_sq, curves)
         sums = with_level_field(sums, own)
@@ -275,9 +285,10 @@ class RegionStats:
     @cached_property
     def effective_n(self) -> Floats:
         """Kish's effective number of rows in each cell."""
-        weight = self["weight"]
-        least = weight**2 / self.n  # at equal weights, as the sum of squares may underflow
-        value: Floats = weight**2 / np.maximum(self["weight_sq"], least)
+        weight, squares = self["weight"], self["weight_sq"]
+        # Sums of smaller squares are not accurate; equal weights have the smallest sum.
+        least = np.where(squares < _LEAST_SQUARE * self.n, weight**2 / self.n, 0.0)
+        value: Floats = weight**2 / np.maximum(squares, least)
         return value
 
     def merge(self, other: RegionStats) -> RegionStats:
