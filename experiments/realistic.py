@@ -1,11 +1,18 @@
-"""Whether the calibration loss and the region test hold on realistic scores.
+"""Whether the estimates, tests and verdicts hold on realistic scores.
 
-    python experiments/realistic.py --repetitions 200
+    python experiments/realistic.py --repetitions 200 --jobs 2
 
-Every repetition draws rows with a known calibration curve and without grouping loss, and audits them.
-The table shows the bias of the calibration loss, how often its interval and that of the score cover the
-truth, how often the method finds a grouping loss (its level is 5%), and how often the verdict is to
-repair. After a recalibration, the truth is that of the recalibration maps of this repetition.
+Every repetition draws rows with a known calibration curve, in most settings without grouping loss, and
+audits them with the default method. The table shows for each setting and number of rows:
+
+- bias of the calibration loss, and how often its interval and that of the score cover the truth. After a
+  recalibration, the truth is that of the recalibration maps of this repetition;
+- "head": how often the interval of the grouping loss, the headline, covers the truth if it is 0, and
+  otherwise its own mean over the other repetitions, which is at most the truth;
+- "limit": how often the one-sided lower limit of the grouping loss is at most the truth;
+- "reject": how often the test finds a grouping loss (its level is 5%);
+- "repair": how often a verdict asks for a repair although the grouping loss does not matter;
+- "fine": how often a verdict says that the losses do not matter although they do.
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +32,19 @@ from threadpoolctl import threadpool_limits
 import epiloss
 from epiloss._saving import write_text
 from epiloss._typing import Floats
+from epiloss.auditing.judgement import BOTH, FINE, REPAIR, SMALL, kind_of
 from epiloss.calibration.recalibrators import IsotonicRecalibrator, SigmoidRecalibrator
 from epiloss.estimate import Estimate
+from epiloss.estimation.options import DEFAULTS
 from epiloss.scoring import ScoringRule, resolve_rule
 from realistic_settings import SETTINGS, Rows, Setting
-from repetitions import as_csv, repeated
+from repetitions import as_csv, read_csv, repeated
 
 SIZES = (500, 2_000, 10_000)
 REFERENCE_ROWS = 400_000  # the truth is the mean over these rows
 UNIT = 1e-4  # of the printed table; the CSV file has plain units
 NAN = float("nan")
-COVERAGE, LEVEL, FALSE_REPAIR = (0.92, 0.985), 0.065, 0.05  # the targets
+COVERAGE, LIMIT, LEVEL, WRONG = (0.92, 0.985), 0.94, 0.065, 0.05  # the targets
 
 
 @dataclass(frozen=True)
@@ -49,16 +59,37 @@ class Task:
 
 
 @dataclass(frozen=True)
+class Truth:
+    """The true losses of a setting, and the loss from which losses matter."""
+
+    calibration_loss: float
+    score: float
+    grouping_loss: float
+    matters: float
+
+
+@dataclass(frozen=True)
 class Found:
     """The result of one audit, and the truth."""
 
     task: Task
+    truth: Truth
     calibration_loss: Estimate
-    true_calibration_loss: float
     score: Estimate
-    true_score: float
-    pvalue: float
-    repair: bool
+    grouping_loss: Estimate
+    at_least: float | None
+    verdict: str
+
+    @property
+    def false_repair(self) -> bool:
+        """Whether the verdict asks for a repair although the grouping loss does not matter."""
+        return self.verdict in (REPAIR, BOTH) and self.truth.grouping_loss < self.truth.matters / 2
+
+    @property
+    def wrong_fine(self) -> bool:
+        """Whether the verdict says that the losses do not matter although they do."""
+        losses = self.truth.calibration_loss + self.truth.grouping_loss
+        return self.verdict in (FINE, SMALL) and losses >= self.truth.matters
 
 
 @dataclass(frozen=True)
@@ -75,9 +106,14 @@ class Line:
     stderr_ratio: float  # root mean square of the standard errors over the sd of the errors
     coverage: float
     above: float  # intervals that lie above the truth
-    level: float
-    repair: float
     score_coverage: float
+    grouping_truth: float
+    grouping_mean: float
+    headline_coverage: float
+    limit: float
+    rejected: float
+    repair: float
+    fine: float
 
     @property
     def misses(self) -> str:
@@ -86,14 +122,18 @@ class Line:
         def slack(share: float) -> float:
             return 2 * float(np.sqrt(share * (1 - share) / self.repetitions))
 
-        found = []
-        if not COVERAGE[0] - slack(COVERAGE[0]) <= self.coverage <= COVERAGE[1] + slack(COVERAGE[1]):
-            found.append("coverage")
-        if self.level > LEVEL + slack(LEVEL):
-            found.append("level")
-        if self.repair > FALSE_REPAIR + slack(FALSE_REPAIR):
-            found.append("repair")
-        return ", ".join(found)
+        low, high = (share + side * slack(share) for share, side in zip(COVERAGE, (-1, 1), strict=True))
+        nothing = self.grouping_truth == 0
+        checks = {
+            "coverage": low <= self.coverage <= high,
+            # without a loss, an interval that always contains 0 is right
+            "headline": low <= self.headline_coverage <= (1.0 if nothing else high),
+            "limit": self.limit >= LIMIT - slack(LIMIT),
+            "level": not nothing or self.rejected <= LEVEL + slack(LEVEL),
+            "repair": self.repair <= WRONG + slack(WRONG),
+            "fine": self.fine <= WRONG + slack(WRONG),
+        }
+        return ", ".join(name for name, holds in checks.items() if not holds)
 
 
 class _Recorder:
@@ -122,10 +162,14 @@ def _reference(setting: str) -> Rows:
 
 
 @lru_cache
-def true_losses(setting: str) -> tuple[float, float]:
-    """Return the true calibration loss and score."""
+def truth_of(setting: str) -> Truth:
+    """Return the true losses."""
     rows, rule = _reference(setting), resolve_rule(SETTINGS[setting].rule)
-    return _means(rule, rows.scores, rows.c, rows.weights)
+    losses = _means(rule, rows.scores, rows.c, rows.weights)
+    hidden = None if rows.q is None else rule.divergence(rows.c, rows.q)
+    grouping = 0.0 if hidden is None else float(np.average(hidden, weights=rows.weights))
+    base_rate = np.average(rows.c, weights=rows.weights)
+    return Truth(*losses, grouping, float(DEFAULTS["tolerance"] * rule.entropy(base_rate)))
 
 
 def _means(rule: ScoringRule, scores: Floats, c: Floats, weights: Floats | None) -> tuple[float, float]:
@@ -133,17 +177,22 @@ def _means(rule: ScoringRule, scores: Floats, c: Floats, weights: Floats | None)
     return float(np.average(loss, weights=weights)), float(np.average(score, weights=weights))
 
 
-def _losses_after(setting: str, maps: Sequence[IsotonicRecalibrator | SigmoidRecalibrator]) -> Floats:
-    """Return the calibration loss and the score of recalibrated scores, averaged over their maps."""
+def _truth_after(
+    setting: str, maps: Sequence[IsotonicRecalibrator | SigmoidRecalibrator], before: Truth
+) -> Truth:
+    """Return the truth for recalibrated scores, averaged over their maps."""
     rows, rule = _reference(setting), resolve_rule(SETTINGS[setting].rule)
     found = []
     for one in maps:
         scores = one.predict(rows.scores)
-        # where a map is flat, several scores become one, with their common rate
-        _, place = np.unique(scores, return_inverse=True)
-        c = (np.bincount(place, rows.c) / np.bincount(place))[place]
-        found.append(_means(rule, scores, c, None))
-    return np.asarray(np.mean(found, axis=0), float)
+        c = rows.c
+        if isinstance(one, IsotonicRecalibrator):
+            # where the map is flat, several scores become one, with their common rate
+            _, place = np.unique(scores, return_inverse=True)
+            c = (np.bincount(place, rows.c) / np.bincount(place))[place]
+        found.append((*_means(rule, scores, c, None), float(rule.divergence(c, rows.c).mean())))
+    loss, score, grouping = np.mean(found, axis=0).tolist()
+    return Truth(loss, score, grouping, before.matters)
 
 
 def run_task(task: Task) -> Found | None:
@@ -172,22 +221,13 @@ def _audited(task: Task, setting: Setting, rows: Rows, seed: int) -> Found:
         n_bins=5 if task.n < 3_000 else 15,
         random_state=seed,
     )
-    truth, score = true_losses(task.setting)
+    truth = truth_of(task.setting)
     if recorder is not None:
         assert audit.recalibrated is not None
         audit = audit.recalibrated
-        truth, score = _losses_after(task.setting, recorder.maps[:2])
-    pvalue = audit.grouping_loss.pvalue  # of the method; of regions if it is not possible
-    return Found(
-        task,
-        audit.calibration_loss,
-        truth,
-        audit.score,
-        score,
-        # where a map is flat there is a grouping loss, so rejecting is not an error
-        NAN if pvalue is None or setting.recalibrate == "isotonic" else pvalue,
-        "repair" in audit.verdict.kind,  # also together with a recalibration
-    )
+        truth = _truth_after(task.setting, recorder.maps[:2], truth)
+    losses = audit.calibration_loss, audit.score, audit.grouping_loss
+    return Found(task, truth, *losses, audit.at_least, kind_of(audit))
 
 
 def summarise(found: Iterable[Found | None]) -> list[Line]:
@@ -199,11 +239,10 @@ def summarise(found: Iterable[Found | None]) -> list[Line]:
 
 
 def _line(setting: str, n: int, runs: Sequence[Found]) -> Line:
-    truth = np.array([one.true_calibration_loss for one in runs])
+    truth = np.array([one.truth.calibration_loss for one in runs])
     error = np.array([one.calibration_loss.value for one in runs]) - truth
     stderr = np.array([one.calibration_loss.stderr or NAN for one in runs])
-    pvalue = np.array([one.pvalue for one in runs])
-    pairs = [(one.calibration_loss, one.true_calibration_loss) for one in runs]
+    pairs = [(one.calibration_loss, one.truth.calibration_loss) for one in runs]
     sd = float(error.std(ddof=min(1, len(runs) - 1)))
     return Line(
         setting=setting,
@@ -216,40 +255,64 @@ def _line(setting: str, n: int, runs: Sequence[Found]) -> Line:
         stderr_ratio=float(np.sqrt(np.nanmean(stderr**2))) / sd if sd > 0 else NAN,
         coverage=float(np.mean([_covers(*pair) for pair in pairs])),
         above=float(np.mean([one.low is not None and one.low > true for one, true in pairs])),
-        level=NAN if np.isnan(pvalue).all() else float(np.mean(pvalue <= 0.05)),
-        repair=float(np.mean([one.repair for one in runs])),
-        score_coverage=float(np.mean([_covers(one.score, one.true_score) for one in runs])),
+        score_coverage=float(np.mean([_covers(one.score, one.truth.score) for one in runs])),
+        **_of_headline(runs),
+        repair=float(np.mean([one.false_repair for one in runs])),
+        fine=float(np.mean([one.wrong_fine for one in runs])),
     )
 
 
+def _of_headline(runs: Sequence[Found]) -> dict[str, float]:
+    """Return the columns of the grouping loss."""
+    loss, truth = [one.grouping_loss for one in runs], [one.truth.grouping_loss for one in runs]
+    value, target = np.array([one.value for one in loss]), np.zeros(len(runs))
+    if max(truth) > 0:  # the estimate misses what the learners cannot express, and covers its own mean
+        target = (value.sum() - value) / max(len(runs) - 1, 1)
+    covered = [_covers(*pair) for pair in zip(loss, target.tolist(), strict=True)]
+    valid = [one.at_least is None or one.at_least <= one.truth.grouping_loss for one in runs]
+    rejected = [one.pvalue is not None and one.pvalue <= 0.05 for one in loss]
+    return {
+        "grouping_truth": float(np.mean(truth)),
+        "grouping_mean": float(value.mean()),
+        "headline_coverage": float(np.mean(covered)),
+        "limit": float(np.mean(valid)),
+        "rejected": float(np.mean(rejected)),
+    }
+
+
 def _covers(estimate: Estimate, truth: float) -> bool:
+    """Return whether the interval contains the truth; without an interval, nothing false is claimed."""
     low, high = estimate.low, estimate.high
-    return low is not None and high is not None and low <= truth <= high
+    return low is None or high is None or low <= truth <= high
 
 
 def as_table(lines: Sequence[Line]) -> str:
     """Return the table that is printed."""
     width = max(len(line.setting) for line in lines)
     text = [
-        "Losses x 1e-4. cover, score: coverage of the intervals of calibration loss and score;",
-        "above: intervals above the truth; se/sd: standard errors over the spread of the errors;",
-        "level: tests of a grouping loss that reject at 5%; repair: verdicts to do so. There is none.",
-        f"{'':{width}} {'rows':>6} {'runs':>4} {'true':>7} {'bias ± se':>15} {'se/sd':>6} {'cover':>6} "
-        f"{'above':>6} {'level':>6} {'repair':>6} {'score':>6}",
+        "Losses x 1e-4. Calibration loss: bias, standard errors over the spread of the errors (se/sd),",
+        "coverage of the interval, intervals above the truth; score: coverage of its interval.",
+        "Grouping loss: truth and mean, coverage of the interval (head), lower limits below the truth,",
+        "tests that reject at 5%. Verdicts: false repairs, and 'fine' or 'small' where losses matter.",
+        f"{'':{width}} {'rows':>6} {'runs':>4} {'true':>7} {'bias ± se':>15} {'se/sd':>6} {'cover':>5} "
+        f"{'above':>5} {'score':>5} | {'true':>6} {'mean':>6} {'head':>5} {'limit':>5} {'reject':>6} | "
+        f"{'repair':>6} {'fine':>5}",
     ]
     for line in lines:
         bias = f"{line.bias / UNIT:+8.2f} ± {line.bias_stderr / UNIT:<4.2f}"
-        shares = (line.stderr_ratio, line.coverage, line.above, line.level, line.repair)
-        shown = " ".join(f"{one:6.3f}" for one in (*shares, line.score_coverage))
+        calibration = f"{line.coverage:5.3f} {line.above:5.3f} {line.score_coverage:5.3f}"
+        grouping = f"{line.grouping_truth / UNIT:6.1f} {line.grouping_mean / UNIT:6.1f}"
+        shares = f"{line.headline_coverage:5.3f} {line.limit:5.3f} {line.rejected:6.3f}"
         row = f"{line.setting:{width}} {line.n:>6} {line.repetitions:>4} {line.truth / UNIT:7.2f} {bias}"
-        text.append(f"{row} {shown}  {line.misses}".rstrip())
+        row = f"{row} {line.stderr_ratio:6.3f} {calibration} | {grouping} {shares}"
+        text.append(f"{row} | {line.repair:6.3f} {line.fine:5.3f}  {line.misses}".rstrip())
     missed = sum(bool(line.misses) for line in lines)
     return "\n".join([*text, f"{missed} of {len(lines)} cells miss the targets."])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the repetitions, print the table and save the CSV."""
-    parser = argparse.ArgumentParser(description="Calibration loss on realistic scores.")
+    parser = argparse.ArgumentParser(description="Estimates, tests and verdicts on realistic scores.")
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--output", type=Path, default=Path("experiments/output/realistic.csv"))
     parser.add_argument("--seed", type=int, default=0)
@@ -258,25 +321,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"
     )
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="ROWS")
-    parser.add_argument(
-        "--method", default="partition", help="method of the audit, which determines the verdict"
-    )
+    parser.add_argument("--method", default=DEFAULTS["method"], help="method of the audit")
+    parser.add_argument("--resume", action="store_true", help="keep the cells in the output file")
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
     options.output.parent.mkdir(parents=True, exist_ok=True)  # fails before the work, not after
+    lines = read_csv(options.output, Line) if options.resume else []
+    cells = [(setting, n) for setting in options.settings for n in options.sizes]
+    done = {(line.setting, line.n) for line in lines}
     todo = [
         Task(setting, n, repetition, options.seed, options.method)
-        for setting in options.settings
-        for n in options.sizes
+        for setting, n in cells
+        if (setting, n) not in done
         for repetition in range(options.repetitions)
     ]
     console = Console(stderr=True)
     runs = repeated(run_task, todo, jobs=options.jobs)
     bar = track(runs, "realistic scores", len(todo), console=console, disable=not console.is_terminal)
-    lines = summarise(bar)
-    write_text(options.output, as_csv(lines))
-    print(as_table(lines))
+    for _, found in groupby(zip(todo, bar, strict=True), key=lambda pair: (pair[0].setting, pair[0].n)):
+        lines += summarise(one for _, one in found)
+        if lines:
+            write_text(options.output, as_csv(lines))  # so that --resume can continue from here
+    places = {cell: place for place, cell in enumerate(cells)}
+    lines = [line for line in lines if (line.setting, line.n) in places]
+    print(as_table(sorted(lines, key=lambda line: places[line.setting, line.n])))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,22 @@
 """Realistic scores with known truth: few values, jumps, clusters, weights, rare outcomes.
 
-Each setting draws rows whose calibrated score ``C = E[Y | S]`` is known. ``C`` is also the true
-probability, so there is no grouping loss and any that is found is a false positive. The score depends on
-the first feature; the others are noise, or are shared within a cluster.
+Each setting draws rows whose calibrated score ``C = E[Y | S]`` is known. The score depends on the first
+feature; the others are noise, or are shared within a cluster. In most settings ``C`` is also the true
+probability: there is no grouping loss, and any that is found is a false positive. In the settings with
+groups, half of the rows with equal scores have a higher and half a lower probability than ``C``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from epiloss._typing import Codes, Floats
+from epiloss.calibration.recalibrators import IsotonicRecalibrator
 
 N_NOISE = 2
 Curve = Callable[[Floats], Floats]
@@ -22,7 +24,10 @@ Curve = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Rows:
-    """Drawn rows: labels, scores, calibrated scores and features; weights and clusters, if any."""
+    """Drawn rows: labels, scores, calibrated scores and features; weights and clusters, if any.
+
+    ``q`` are the true probabilities; None means that they equal ``c``.
+    """
 
     y: Floats
     scores: Floats
@@ -30,6 +35,7 @@ class Rows:
     X: Floats
     weights: Floats | None = None
     clusters: Codes | None = None
+    q: Floats | None = None
 
 
 Draw = Callable[[int, np.random.Generator], Rows]
@@ -233,6 +239,80 @@ def weighted_by_label(n: int, generator: np.random.Generator) -> Rows:
     return replace(rows, c=expit(u + np.log(3)), weights=weights)
 
 
+def few_atoms(n: int, generator: np.random.Generator) -> Rows:
+    """Draw four scores of very unequal frequency, whose rates do not increase with the score."""
+    value, rate = np.array([0.1, 0.35, 0.6, 0.9]), np.array([0.2, 0.3, 0.75, 0.65])
+    atom = generator.choice(4, n, p=[0.3, 0.6, 0.09, 0.01])
+    return labelled(value[atom], value[atom], rate[atom], generator)
+
+
+def single_precision(n: int, generator: np.random.Generator) -> Rows:
+    """Draw confident float32 scores, many of which are rounded to exactly 1."""
+    u = 12 * generator.normal(size=n)
+    scores = expit(u).astype(np.float32).astype(float)
+    return labelled(u, scores, 0.08 + 0.84 * scores, generator)
+
+
+def three_decimals(n: int, generator: np.random.Generator) -> Rows:
+    """Draw scores with three decimals, most of which are small, and overconfident."""
+    u = generator.normal(size=n)
+    scores = np.round(expit(1.5 * u - 2), 3)
+    return labelled(u, scores, 0.03 + 0.8 * scores, generator)
+
+
+@lru_cache
+def _small_map() -> tuple[IsotonicRecalibrator, Floats, Floats]:
+    """Return an isotonic map of 100 rows, its steps and their rates among normal log-odds."""
+    past = np.random.default_rng(100)
+    x = past.normal(size=100)
+    learned = IsotonicRecalibrator().fit(expit(x), (past.random(100) < expit(x)).astype(float))
+    chance = expit(ndtri(np.linspace(0, 1, 200_001)[1:-1]))
+    value, place = np.unique(_steps(learned.predict(chance)), return_inverse=True)
+    return learned, value, np.bincount(place, chance) / np.bincount(place)
+
+
+def small_isotonic(n: int, generator: np.random.Generator) -> Rows:
+    """Draw scores of an isotonic map that was learned on 100 rows, always the same."""
+    learned, value, rate = _small_map()
+    u = generator.normal(size=n)
+    step = np.searchsorted(value, _steps(learned.predict(expit(u))))
+    return labelled(u, value[step], rate[step], generator)
+
+
+def _steps(scores: Floats) -> Floats:
+    """Round to steps of 0.04, because the map is linear between its steps."""
+    return np.asarray(np.round(scores / 0.04) * 0.04, float)
+
+
+def sawtooth(s: Floats) -> Floats:
+    """Return rates that rise in five teeth and drop in between."""
+    return np.asarray(0.2 + 0.5 * (5 * s % 1), float)
+
+
+def few_large_clusters(n: int, generator: np.random.Generator) -> Rows:
+    """Draw correlated labels in clusters of which 10 have half of the rows, and the others 3 each."""
+    cluster = np.concatenate([np.arange(n // 2) % 10, 10 + np.arange(n - n // 2) // 3])
+    u, common = generator.normal(size=n), generator.random(n) < np.sqrt(0.05)
+    chance = np.where(common, generator.random(n)[cluster], generator.random(n))
+    return replace(labelled(u, expit(1.3 * u), expit(u), generator, chance), clusters=cluster)
+
+
+def balanced(n: int, generator: np.random.Generator) -> Rows:
+    """Draw a rare outcome with weights that give both outcomes the same mass, and scores for them."""
+    u = generator.normal(size=n)
+    rows = labelled(u, expit(1.3 * u - 0.5), expit(u - 0.5 - np.log(19)), generator)
+    weights = np.where(rows.y > 0, 19.0, 1.0)
+    return replace(rows, c=expit(u - 0.5), weights=weights)
+
+
+def with_groups(n: int, generator: np.random.Generator, *, draw: Draw, size: float = 0.5) -> Rows:
+    """Draw rows of another setting, and move the probabilities up or down by a feature's sign."""
+    rows = draw(n, generator)
+    sign = np.where(rows.X[:, 1] > 0, 1.0, -1.0)
+    q = rows.c + size * sign * np.minimum(rows.c, 1 - rows.c)
+    return replace(rows, y=(generator.random(n) < q).astype(float), q=q)
+
+
 SETTINGS: Mapping[str, Setting] = {
     "smooth": Setting(smooth),
     "smooth, overconfident": Setting(partial(smooth, stretch=1.5)),
@@ -282,4 +362,25 @@ SETTINGS: Mapping[str, Setting] = {
     "clusters of 1 to 100, weights": Setting(hospitals),
     "weights by label": Setting(weighted_by_label),
     "down-sampled, log-loss": Setting(down_sampled, rule="log"),
+    "four unequal atoms": Setting(few_atoms),
+    "single precision": Setting(single_precision),
+    "three decimals": Setting(three_decimals),
+    "isotonic on 100 rows": Setting(small_isotonic),
+    "isotonic on 100, log-loss": Setting(small_isotonic, rule="log"),
+    "sawtooth": Setting(partial(by_curve, curve=sawtooth)),
+    "few large clusters": Setting(few_large_clusters),
+    "balanced weights": Setting(balanced),
+    "0.5% positive": Setting(partial(rare, base=0.005)),
+    # with a grouping loss
+    "32 leaves, groups": Setting(partial(with_groups, draw=partial(leaves, n_values=32))),
+    "two decimals, groups": Setting(partial(with_groups, draw=rounded)),
+    "jump at 0.5, groups": Setting(partial(with_groups, draw=partial(by_curve, curve=jump))),
+    "clusters, features, groups": Setting(
+        partial(with_groups, draw=partial(clustered, shared="features", icc=0.0))
+    ),
+    "survey weights 2, groups": Setting(partial(with_groups, draw=partial(survey, cv=2.0))),
+    "5% positive, groups": Setting(partial(with_groups, draw=partial(rare, base=0.05))),
+    "32 leaves, log, groups": Setting(
+        partial(with_groups, draw=partial(leaves, n_values=32)), rule="log"
+    ),
 }

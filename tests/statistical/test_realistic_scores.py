@@ -55,7 +55,7 @@ def test_intervals_of_the_calibration_loss_hold(setting: str, n: int) -> None:
 @pytest.mark.parametrize(("setting", "n"), [case for case in CASES if "isotonic" not in case[0]])
 def test_regions_find_nothing_where_there_is_nothing(setting: str, n: int) -> None:
     found = line(setting, n)
-    assert round(found.level * found.repetitions) <= MOST_FOUND
+    assert round(found.rejected * found.repetitions) <= MOST_FOUND
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_the_truth_of_leaves_is_the_mean_over_leaves() -> None:
     value = np.sort(tree.uniform(0.05, 0.95, 8))
     rate = np.clip(value + 0.08 * tree.standard_normal(8), 0.02, 0.98)
     truth = float(np.mean((value - rate) ** 2))
-    assert realistic.true_losses("8 leaves")[0] == pytest.approx(truth, rel=0.01)
+    assert realistic.truth_of("8 leaves").calibration_loss == pytest.approx(truth, rel=0.01)
