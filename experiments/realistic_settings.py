@@ -271,12 +271,12 @@ def _small_map() -> tuple[IsotonicRecalibrator, Floats, Floats]:
     return learned, value, np.bincount(place, chance) / np.bincount(place)
 
 
-def small_isotonic(n: int, generator: np.random.Generator) -> Rows:
+def small_isotonic(n: int, generator: np.random.Generator, *, least: float = 0.0) -> Rows:
     """Draw scores of an isotonic map that was learned on 100 rows, always the same."""
     learned, value, rate = _small_map()
     u = generator.normal(size=n)
     step = np.searchsorted(value, _steps(learned.predict(expit(u))))
-    return labelled(u, value[step], rate[step], generator)
+    return labelled(u, np.clip(value, least, 1 - least)[step], rate[step], generator)
 
 
 def _steps(scores: Floats) -> Floats:
@@ -366,7 +366,7 @@ SETTINGS: Mapping[str, Setting] = {
     "single precision": Setting(single_precision),
     "three decimals": Setting(three_decimals),
     "isotonic on 100 rows": Setting(small_isotonic),
-    "isotonic on 100, log-loss": Setting(small_isotonic, rule="log"),
+    "isotonic on 100, log-loss": Setting(partial(small_isotonic, least=0.02), rule="log"),
     "sawtooth": Setting(partial(by_curve, curve=sawtooth)),
     "few large clusters": Setting(few_large_clusters),
     "balanced weights": Setting(balanced),

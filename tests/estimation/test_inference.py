@@ -321,3 +321,31 @@ def test_a_loss_interval_is_never_shorter_than_half_the_normal_one_below() -> No
 def test_an_interval_excludes_zero_only_if_the_test_rejects() -> None:
     for pvalue, low in ((0.2, 0.0), (0.04, 0.01), (None, 0.01)):
         assert agreeing_with_test(Estimate(0.03, 0.01, 0.01, 0.05, pvalue), 0.95).low == low
+
+
+def test_influence_of_clusters_is_that_of_leaving_one_out() -> None:
+    """For a weighted mean, the standard error is that of the jackknife over clusters, exactly."""
+    generator = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(6), [1, 2, 3, 5, 8, 40])
+    y, weights = generator.random(59), generator.random(59)
+    mean = np.average(y, weights=weights)
+    influence = Influence(weights / weights.sum() * (y - mean)).of_clusters(clusters, weights)
+    left = np.array([np.average(y[clusters != k], weights=weights[clusters != k]) for k in range(6)])
+    assert influence.stderr() == pytest.approx(np.sqrt(5 / 6 * ((left - mean) ** 2).sum()), rel=1e-12)
+
+
+def test_clusters_of_equal_weight_keep_their_influence() -> None:
+    influence, clusters = Influence(np.array([0.2, -0.1, 0.1, -0.2])), np.array([0, 0, 1, 1])
+    found, plain = influence.of_clusters(clusters, None), influence.by_cluster(clusters)
+    assert found.contribution == pytest.approx(plain.contribution, rel=1e-15)
+    assert influence.of_clusters(None, None) is influence
+
+
+def test_few_clusters_have_wider_intervals() -> None:
+    """By Student's t; the degrees of freedom are fewer if some clusters dominate."""
+    equal, one = Influence(np.array([1.0, -1.0] * 5)), Influence(np.array([3.0, *[-1 / 3] * 9]))
+    assert equal.degrees_of_freedom == 9
+    assert one.degrees_of_freedom is not None
+    assert one.degrees_of_freedom < 4
+    narrow, wide = normal_estimate(0.0, 1.0, 0.95), normal_estimate(0.0, 1.0, 0.95, 9.0)
+    assert (narrow.high, wide.high) == pytest.approx((1.95996, 2.26216), abs=1e-5)

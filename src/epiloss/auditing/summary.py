@@ -94,7 +94,9 @@ def summarise(
         if crossfit is None
         else smallest_detectable(problem, evaluations[0].problem, hidden.grouping_loss_high),
         effective_rows=_effective_rows(problem, n_rows),
-        influence={name: part.by_cluster(clusters) for name, part in ledger.influence.items()},
+        influence={
+            name: part.of_clusters(clusters, problem.weights) for name, part in ledger.influence.items()
+        },
         details=details,
     )
 
@@ -133,7 +135,10 @@ def _ledger(
     rest = influence["score"] - influence["calibration_loss"] - influence["grouping_loss"]
 
     def estimate(value: float, rows: Influence) -> Estimate:
-        return normal_estimate(value, rows.stderr(problem.clusters), level)
+        if problem.clusters is None:
+            return normal_estimate(value, rows.stderr(), level)
+        rows = rows.of_clusters(problem.clusters, problem.weights)
+        return normal_estimate(value, rows.stderr(), level, rows.degrees_of_freedom)
 
     return _Ledger(
         estimate(score, influence["score"]),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from scipy.special import betainc, betaincinv, ndtr, ndtri
+from scipy.special import betainc, betaincinv, ndtr, ndtri, stdtrit
 
 from epiloss._typing import Floats
 from epiloss.errors import OptionError
@@ -15,11 +15,16 @@ from epiloss.estimate import Estimate
 _LEAST_NOISE = 0.25  # minimum fraction of the variance that does not depend on the loss
 
 
-def normal_estimate(value: float, stderr: float, level: float) -> Estimate:
-    """Return an estimate with a normal interval."""
+def normal_estimate(
+    value: float, stderr: float, level: float, degrees_of_freedom: float | None = None
+) -> Estimate:
+    """Return an estimate with a normal interval, or one by Student's t with degrees of freedom."""
     if not (np.isfinite(value) and np.isfinite(stderr)):
         return Estimate(value)
-    reach = float(ndtri((1 + level) / 2)) * stderr
+    tail = (1 + level) / 2
+    reach = (
+        float(ndtri(tail) if degrees_of_freedom is None else stdtrit(degrees_of_freedom, tail)) * stderr
+    )
     return Estimate(value, stderr, value - reach, value + reach)
 
 

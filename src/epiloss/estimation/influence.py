@@ -23,6 +23,7 @@ from epiloss.estimation.region_rows import INSIDE
 from epiloss.estimation.region_stats import RegionStats
 from epiloss.scoring import Brier, ScoringRule
 
+_LEAST_OTHERS = 0.05  # minimum share of the weight of all other clusters
 _FEW = 60  # number of rows below which a level set has no two regions of 30 rows
 
 
@@ -60,10 +61,39 @@ class Influence:
         sums = np.bincount(clusters, self.contribution).astype(float)
         return replace(self, contribution=sums[np.bincount(clusters) > 0])
 
+    def of_clusters(self, clusters: Codes | None, weights: Floats | None) -> Influence:
+        """Return the influence of whole clusters, as a jackknife finds it by leaving one out.
+
+        A cluster with a large share of the weight moves the mean towards itself. Clusters of equal
+        weight keep their contributions.
+        """
+        if clusters is None:
+            return self
+        rows = np.bincount(clusters)
+        share = np.bincount(clusters, weights)[rows > 0] / (
+            len(clusters) if weights is None else weights.sum()
+        )
+        own, n = self.by_cluster(clusters), len(share)
+        scale = (1 - 1 / n) / np.maximum(1 - share, _LEAST_OTHERS) if n > 1 else 1.0
+        return replace(own, contribution=own.contribution * scale)
+
     @property
     def variance(self) -> float:
         """The variance of the estimate from the contributions alone."""
         return dot(self.contribution, self.contribution)
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """The degrees of freedom of the variance, which few or unequal clusters determine badly.
+
+        They are twice the squared mean of the variance over its own variance (Satterthwaite).
+        """
+        squares = self.contribution**2
+        n, total = len(squares), float(squares.sum())
+        if n < 2 or not 0 < total < np.inf:
+            return None
+        excess = n * float(squares @ squares) / total**2 - 1
+        return float(np.clip(2 * n / max(excess, 2 / n), 1.0, n - 1))
 
     def stderr(self, clusters: Codes | None = None) -> float:
         """Return the standard error; rows of the same cluster may be dependent.
