@@ -224,3 +224,32 @@ def test_levels_give_the_values_back(values: list[str | None]) -> None:
     levels, codes = as_levels(values)
     assert [None if code < 0 else levels[code] for code in codes.tolist()] == values
     assert levels == sorted(set(levels))
+
+
+def test_categories_with_many_rare_levels_are_kept_if_most_rows_have_a_frequent_one() -> None:
+    """500 levels in 2,000 rows, of which 1,000 or 1,040 have one of 20 levels with 50 rows or more."""
+    for n_frequent, expected in ((1_040, ("code", "x")), (1_000, ("x",))):
+        level = np.r_[np.arange(n_frequent) % 20, 20 + np.arange(2_000 - n_frequent) % 480]
+        codes = np.array([f"code {k}" for k in level], object)
+        features = Features.read({"code": codes, "x": np.arange(2_000.0)})
+        assert features.too_varied() == {"code": 500}
+        found = with_words(features)
+        assert found.features is not None
+        assert found.features.names == expected
+        assert found.left_out == ({} if "code" in expected else {"code": 500})
+
+
+def test_a_loss_among_levels_of_very_different_size_is_found(tmp_path: Path) -> None:
+    """500 levels with frequencies 1 / k in 4,000 rows: at least half of the loss, as for a file."""
+    g = np.random.default_rng(0)
+    frequency = 1 / np.arange(1, 501)
+    level = g.choice(500, 4_000, p=frequency / frequency.sum())
+    scores, effects = g.uniform(0.2, 0.8, 4_000), np.where(np.arange(500) % 2, 0.12, -0.12)
+    y = (g.random(4_000) < scores + effects[level]).astype(int)
+    codes = np.array([f"code {k}" for k in level], object)
+    found = epiloss.audit(y, scores, {"code": codes})
+    assert found.grouping_loss.value > 0.5 * 0.12**2
+    columns = {"code": pa.array(codes), "score": scores, "label": y}
+    parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
+    other = epiloss.audit_table(tmp_path / "rows.parquet", label="label", score="score")
+    assert other.grouping_loss.value == pytest.approx(found.grouping_loss.value, rel=0.05)

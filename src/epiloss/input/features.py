@@ -184,6 +184,12 @@ class Features:
         most = max(_MAX_CATEGORIES, self.n_rows // _ROWS_PER_CATEGORY)
         return {name: n for name, n in n_categories.items() if n > most}
 
+    def is_mostly_frequent(self, j: int) -> bool:
+        """Return whether most rows are in categories of a column with enough rows to learn from."""
+        column = self.column(j)
+        count = np.bincount(column[~np.isnan(column)].astype(np.int64))
+        return bool(2 * count[count >= _ROWS_PER_CATEGORY].sum() > self.n_rows)
+
     def description(self) -> Features:
         """Return the columns without rows, as the reference for other features."""
         return Features(np.empty((0, self.n_columns)), self.names, self.categories, dtypes=self.dtypes)

@@ -44,7 +44,8 @@ def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
     """Replace text columns by features of their words; leave out columns of names unless ``keep``.
 
     A column with too many distinct values is text if these have three words or more on average, and
-    holds names otherwise. Sparse features have no text columns.
+    holds names otherwise, unless most rows have one of its frequent values. Sparse features have no text
+    columns.
     """
     varied = features.too_varied()
     place = {name: j for j, name in enumerate(features.names)}
@@ -53,7 +54,8 @@ def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
         for name in varied
         if not features.is_sparse and are_texts(features.categories[place[name]])
     }
-    left_out = {} if keep else {name: n for name, n in varied.items() if name not in texts}
+    names = {} if keep else {name: n for name, n in varied.items() if name not in texts}
+    left_out = {name: n for name, n in names.items() if not features.is_mostly_frequent(place[name])}
     kept = features.without([*texts, *left_out])
     words = frequent_words(texts)
     columns = {
