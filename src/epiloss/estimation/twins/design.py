@@ -25,9 +25,9 @@ _PAIRINGS = (
     ((0, 5), (1, 2), (3, 4)),
 )
 # From this number of rows on: the number of pairings, with a model for each of their pairs. More models
-# reduce the noise of the estimate, larger trees its bias; on real data with more than 6,000 rows, the
+# reduce the noise of the estimate, larger trees its bias; on real data with 6,000 to 18,000 rows, the
 # time is better spent on trees. 1 stands for one model per part, without pairs.
-_N_PAIRINGS = ((60_000, 1), (12_000, 3), (6_000, 2), (0, 5))
+_N_PAIRINGS = ((60_000, 1), (18_000, 5), (12_000, 3), (6_000, 2), (0, 5))
 # Fewer rows than this are split several times and the results averaged, which is cheap.
 _FEW_ROWS, _N_SPLITS_OF_FEW = 4_000, 3
 # From this number of rows on, three parts are enough instead of four.
