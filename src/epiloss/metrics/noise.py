@@ -58,14 +58,18 @@ def inverted_interval(
     observed, tail = float(norm(gaps[None])[0]), (1 - level) / 2
     if observed == 0:
         return None
+    summed = np.empty_like(noise)  # reused, since new memory takes longer than the sums
+
+    def norms(multiple: float) -> Floats:
+        return norm(np.add(noise, multiple * gaps, out=summed))
 
     def is_too_small(multiple: float) -> bool:
         """Return whether a norm as large as the observed one is improbable for this multiple."""
-        return float((norm(multiple * gaps + noise) >= observed).mean()) < tail
+        return float((norms(multiple) >= observed).mean()) < tail
 
     def is_too_large(multiple: float) -> bool:
         """Return whether a norm as small as the observed one is improbable for this multiple."""
-        return float((norm(multiple * gaps + noise) <= observed).mean()) < tail
+        return float((norms(multiple) <= observed).mean()) < tail
 
     if is_too_large(0.0):
         return 0.0, observed  # even noise alone gives larger norms

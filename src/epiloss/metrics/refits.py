@@ -69,30 +69,43 @@ class Cells:
         products = (self.design[:, :, None] * self.design[:, None, :]).reshape(-1, p * p)
         coefficients, converged = np.tile(start, (len(rates), 1)), np.zeros(len(rates), bool)
         todo, ridge = np.arange(len(rates)), _RIDGE * np.eye(p)
+        linear = coefficients @ self.design.T
+        least = self._log_losses(rates, linear)
         for _ in range(_STEPS):
-            linear = coefficients[todo] @ self.design.T
             fitted = expit(linear)
-            slope = ((rates[todo] - fitted) * self.share) @ self.design
+            slope = ((rates - fitted) * self.share) @ self.design
             curvature = ((fitted * (1 - fitted) * self.share) @ products).reshape(-1, p, p) + ridge
             step = np.linalg.solve(curvature, slope[:, :, None])[:, :, 0]
             along = step @ self.design.T
-            coefficients[todo] += self._sizes(rates[todo], linear, along)[:, None] * step
+            size, least = self._sizes(rates, linear, along, least)
+            coefficients[todo] += size * step
             settled = np.abs(along).max(axis=1) < _TOLERANCE
             converged[todo[settled]] = True
-            todo = todo[~settled]
+            todo, rates, least = todo[~settled], rates[~settled], least[~settled]
             if not len(todo):
                 break
+            linear = coefficients[todo] @ self.design.T
         return coefficients, converged
 
-    def _sizes(self, rates: Floats, linear: Floats, along: Floats) -> Floats:
-        """Halve the steps (draws, m) that would increase the log-loss; return how much of each to go."""
-        sizes, least = np.ones(len(rates)), self._log_losses(rates, linear)
+    def _sizes(
+        self, rates: Floats, linear: Floats, along: Floats, least: Floats
+    ) -> tuple[Floats, Floats]:
+        """Halve the steps (draws, m) that would increase the log-loss ``least``.
+
+        Return how much of each step to take (draws, 1), and the log-losses after it.
+        """
+        sizes = np.ones((len(rates), 1))
+        found = self._log_losses(rates, linear + along)
         for _ in range(_HALVINGS):
-            too_far = self._log_losses(rates, linear + sizes[:, None] * along) > least + 1e-12
+            too_far = found > least + 1e-12
             if not too_far.any():
                 break
             sizes[too_far] /= 2
-        return sizes
+            shorter = linear[too_far] + sizes[too_far] * along[too_far]
+            found[too_far] = self._log_losses(rates[too_far], shorter)
+        return sizes, found
 
     def _log_losses(self, rates: Floats, linear: Floats) -> Floats:
-        return np.asarray((np.logaddexp(0, linear) - rates * linear) @ self.share, float)
+        # log(1 + e^x) as max(x, 0) + log(1 + e^-|x|), several times as fast as np.logaddexp
+        softplus = np.maximum(linear, 0) + np.log(1 + np.exp(-np.abs(linear)))
+        return np.asarray((softplus - rates * linear) @ self.share, float)

@@ -6,6 +6,8 @@ grids are those of their package relplot, so that the values agree.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from scipy.fft import dct
 from scipy.signal import fftconvolve
@@ -20,7 +22,9 @@ _LEAST_WIDTH, _HALVINGS = 0.001, 10
 _LEAST_GRID, _LEAST_MESH = 2000, 200
 _EMPTY = 1e-4  # fraction of a row that is added to the density, so that it is never 0
 _COARSE = 501  # number of grid points on which noise is simulated
-_PER_WIDTH = 5  # number of points per width at which smoothed noise is evaluated
+_PER_WIDTH, _FLOOR_PER_WIDTH = 5, 2.5  # points per width at which smoothed noise is evaluated
+_STEPS = (1, 2, 4, 5, 10, 20, 25, 50, 100)  # of the coarse grid, from one end to the other
+_NEGLIGIBLE = 6.5  # frequency times width above which a wave is damped to less than 1e-9
 
 
 def smooth_ece(
@@ -88,6 +92,16 @@ def _on_grid(scores: Floats, values: Floats, n: int) -> Floats:
     return np.asarray(below + above, float)
 
 
+@cache
+def _waves() -> Floats:
+    """Return the cosine waves (frequency, point) whose sum inverts the discrete cosine transform."""
+    place = np.arange(_COARSE)
+    factor = np.where((place == 0) | (place == _COARSE - 1), 1, 2) / (2 * (_COARSE - 1))
+    # whole turns are taken off, so that the cosines are as exact as those of small angles
+    turns = np.outer(place, place) % (2 * (_COARSE - 1)) / (_COARSE - 1)
+    return np.asarray(factor[:, None] * np.cos(np.pi * turns), float)
+
+
 class _Grid:
     """Rows on a coarse grid, where smoothing multiplies the cosine coefficients."""
 
@@ -107,20 +121,20 @@ class _Grid:
         self.size = self.share**2 / np.where(squares > 0, squares, 1.0) / rows.design_effect
         self.residual = summed(share * residual)
         self.squares = summed((share * residual) ** 2) * rows.design_effect
-        self.frequency = np.arange(_COARSE) * np.pi
         self.ends = np.ones(_COARSE)
         self.ends[[0, -1]] = 0.5
         self.mass = float(self.share @ self.ends)
 
-    def smooth(self, values: Floats, width: Floats) -> Floats:
-        """Smooth values (draws, points), each draw with its own width (draws, 1)."""
-        damping = np.exp(-((width * self.frequency) ** 2) / 2)
-        smoothed: Floats = dct(dct(values, 1) * damping, 1) / (2 * (_COARSE - 1))
-        return smoothed
+    def smooth(self, values: Floats, width: float, step: int) -> Floats:
+        """Smooth values (draws, points), and return every ``step``-th point."""
+        damped, waves = self._damped(dct(values, 1), np.array([[width]]))
+        return damped @ waves[:, ::step]
 
-    def norm(self, smoothed: Floats) -> Floats:
-        """Return the mean absolute value of smoothed residuals (draws, points)."""
-        return np.asarray(np.abs(smoothed) @ self.ends / self.mass, float)
+    def _damped(self, coefficients: Floats, width: Floats) -> tuple[Floats, Floats]:
+        """Return the cosine coefficients of smoothed values that are not negligible, and their waves."""
+        n = min(int(_NEGLIGIBLE / (np.pi * float(width.min()))) + 1, _COARSE)
+        damping = np.exp(-((width * np.pi * np.arange(n)) ** 2) / 2)
+        return coefficients[:, :n] * damping, _waves()[:n]
 
     def errors(self, residual: Floats) -> Floats:
         """Return the smooth ECE of each draw of residuals (draws, points)."""
@@ -128,26 +142,32 @@ class _Grid:
         wide, narrow = np.ones((len(residual), 1)), np.zeros((len(residual), 1))
         for _ in range(_HALVINGS):
             middle = (wide + narrow) / 2
-            damping = np.exp(-((middle * self.frequency) ** 2) / 2)
-            error = self.norm(dct(coefficients * damping, 1) / (2 * (_COARSE - 1)))[:, None]
-            is_narrow = (middle < _LEAST_WIDTH) | (middle < error)
+            is_narrow = (middle < _LEAST_WIDTH) | (middle < self._norms(coefficients, middle))
             narrow, wide = np.where(is_narrow, middle, narrow), np.where(is_narrow, wide, middle)
-        return self.norm(self.smooth(residual, wide))
+        return self._norms(coefficients, wide)[:, 0]
+
+    def _norms(self, coefficients: Floats, width: Floats) -> Floats:
+        """Return the mean absolute value (draws, 1) of residuals smoothed by widths (draws, 1)."""
+        most = float(width.min()) * (_COARSE - 1) / _FLOOR_PER_WIDTH
+        step = max(step for step in _STEPS if step <= max(most, 1))
+        damped, waves = self._damped(coefficients, width)
+        ends = self.ends[::step]
+        sizes = np.abs(damped @ waves[:, ::step]) @ ends / ends.sum()
+        return np.asarray(sizes[:, None] * (self.ends.sum() / self.mass), float)
 
     def interval(
         self, noise: Floats, width: float, value: float, level: float
     ) -> tuple[float, float] | None:
         """Return the interval of the error at a width, rescaled to the value on the finer grid."""
-        at = np.array([[width]])
         # Smoothed values hardly change within a fraction of the width.
-        few = slice(None, None, max(int(width * (_COARSE - 1) / _PER_WIDTH), 1))
-        gaps, noise = self.smooth(self.residual[None], at)[0, few], self.smooth(noise, at)[:, few]
+        step = max(int(width * (_COARSE - 1) / _PER_WIDTH), 1)
+        gaps, noise = (self.smooth(one, width, step) for one in (self.residual[None], noise))
 
         def norm(smoothed: Floats) -> Floats:
             return np.asarray(np.abs(smoothed).mean(axis=1), float)
 
-        ends = inverted_interval(norm, gaps, np.ascontiguousarray(noise), level)
+        ends = inverted_interval(norm, gaps[0], noise, level)
         if ends is None:
             return None
-        scale = value / float(norm(gaps[None])[0])
+        scale = value / float(norm(gaps)[0])
         return scale * ends[0], scale * ends[1]
