@@ -86,32 +86,44 @@ class CentredRows:
 
     def influence(self, group: Floats) -> Floats:
         """Return the influence of each row on the sum of residuals over a group of 0 and 1."""
-        beyond = group - self.basis.mean(group[None])[0]
-        return np.asarray(beyond * self.residual * self.basis.inflation**2, float)
+        return self._beyond(group[None])[0] * self.residual
 
     def gap(self, inside: Mask) -> Gap:
         """Measure a group."""
-        weight, group = self.weight, inside.astype(float)
-        mass = dot(weight, group)
+        return self.gaps(inside[None])[0]
+
+    def gaps(self, inside: Mask) -> list[Gap]:
+        """Measure groups (groups, rows)."""
+        groups = inside.astype(float)
+        beyond, residual = self._beyond(groups), self.residual
+        return [self._gap(*one, residual) for one in zip(groups, beyond, strict=True)]
+
+    def _beyond(self, groups: Floats) -> Floats:
+        """Return what groups (groups, rows) of 0 and 1 are beyond their means given the score."""
+        return np.asarray((groups - self.basis.mean(groups)) * self.basis.inflation**2, float)
+
+    def _gap(self, group: Floats, beyond: Floats, residual: Floats) -> Gap:
+        weighted = group if self.weights is None else self.weights * group
+        mass = float(weighted.sum())
         if mass == 0:
             return Gap(0, 0.0, float("nan"), float("nan"), 0.0, float("nan"))
-        influence = self.influence(group) / mass
+        influence = beyond * residual / mass
+        stderr = Influence(influence).stderr(self.clusters)
         return Gap(
-            n=int(inside.sum()),
-            share=mass / float(weight.sum()),
-            score_mean=dot(weight * group, self.scores) / mass,
-            rate=dot(weight * group, self.labels) / mass,
+            n=int(group.sum()),
+            share=mass / float(self.weight.sum()),
+            score_mean=dot(weighted, self.scores) / mass,
+            rate=dot(weighted, self.labels) / mass,
             value=float(influence.sum()),
-            stderr=max(Influence(influence).stderr(self.clusters), self._least_stderr(group, mass)),
+            stderr=max(stderr, self._least_stderr(group, beyond) / mass),
         )
 
-    def _least_stderr(self, group: Floats, mass: float) -> float:
-        """Return the standard error without any gap, for groups with few expected outcomes.
+    def _least_stderr(self, group: Floats, beyond: Floats) -> float:
+        """Return the standard error of the sum without any gap, for groups with few expected outcomes.
 
         All labels of a small group may be the same, and then its residuals show hardly any noise.
         """
         outcomes = dot(group, self.curve)
         if min(outcomes, float(group.sum()) - outcomes) >= _FEW_OUTCOMES:
             return 0.0
-        beyond = (group - self.basis.mean(group[None])[0]) * self.basis.inflation**2
-        return float(np.sqrt(dot(beyond**2, self.spread))) / mass
+        return float(np.sqrt(dot(beyond**2, self.spread)))

@@ -18,13 +18,19 @@ GAP_COLUMNS = (
     "subgroup", "n", "share", "score_mean", "rate", "expected", "gap", "low", "high", "pvalue",
     "pvalue_adjusted",
 )  # fmt: skip
+_TOGETHER = 2**20  # rows times groups that are measured at once
 
 
 def measured_groups(problem: BinaryProblem, codes: Codes, n_groups: int) -> list[Gap]:
     """Return the gap of each group, given the group's code for each row."""
     order = np.lexsort((problem.labels, problem.scores))
     centred, codes = CentredRows.of(problem, order), codes[order]
-    return [centred.gap(codes == k) for k in range(n_groups)]
+    together = max(_TOGETHER // len(codes), 1)
+    gaps = []
+    for start in range(0, n_groups, together):
+        some = np.arange(start, min(start + together, n_groups))
+        gaps += centred.gaps(codes == some[:, None])
+    return gaps
 
 
 def gap_pvalues(gaps: Sequence[Gap]) -> list[float]:
