@@ -19,7 +19,7 @@ from epiloss.partition.custom import KMeans
 from epiloss.partition.stump import Stump
 
 G = np.random.default_rng(0)
-N, D = 1_500, 60
+N, D = 1_200, 60
 DENSE = np.where(G.random((N, D)) < 0.08, G.normal(size=(N, D)), 0.0)
 P = G.random(N)
 Y = (G.random(N) < np.clip(P + 0.4 * (DENSE[:, 0] != 0) + 0.1 * (DENSE[:, 1] > 0), 0, 1)).astype(int)
@@ -84,16 +84,20 @@ def test_what_is_kept_twice_is_added_up_and_zeros_that_are_kept_are_zeros() -> N
 @pytest.mark.parametrize(
     "dense", [DENSE, HOLED, DENSE.astype(np.float32)], ids=["full", "holes", "single"]
 )
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_audit_gives_the_bits_of_the_dense_array(dense: Any, n_jobs: int) -> None:
-    expected = epiloss.audit(Y, P, dense, n_jobs=n_jobs)
-    found = epiloss.audit(Y, P, sparse.csr_array(dense), n_jobs=n_jobs)
-    assert found.to_dict() == expected.to_dict()
-    assert str(found) == str(expected)
-    for table, same in ((found.regions, expected.regions), (found.level_sets, expected.level_sets)):
-        assert list(table) == list(same)
-        for name in same:
-            np.testing.assert_array_equal(table[name], same[name])
+def test_an_audit_gives_the_bits_of_the_dense_array(dense: Any) -> None:
+    """With two jobs too."""
+    expected = epiloss.audit(Y, P, dense)
+    for n_jobs in (1, 2):
+        found = epiloss.audit(Y, P, sparse.csr_array(dense), n_jobs=n_jobs)
+        assert found.to_dict() == expected.to_dict()
+        assert str(found) == str(expected)
+        for table, same in (
+            (found.regions, expected.regions),
+            (found.level_sets, expected.level_sets),
+        ):
+            assert list(table) == list(same)
+            for name in same:
+                np.testing.assert_array_equal(table[name], same[name])
     assert found.to_html() == expected.to_html()
 
 
@@ -219,7 +223,7 @@ def test_a_vector_is_one_feature_and_a_matrix_without_columns_has_rows() -> None
 
 
 def test_rows_must_be_as_many_as_scores() -> None:
-    with pytest.raises(DataError, match="same number of rows, got 1500 and 1499"):
+    with pytest.raises(DataError, match="same number of rows, got 1200 and 1199"):
         epiloss.audit(Y, P, sparse.csr_array(DENSE[1:]))
 
 

@@ -19,12 +19,17 @@ LABELS = (g.random(N) < SCORES).astype(int)
 COLUMNS = {"sex": np.where(g.random(N) < 0.5, "f", "m"), "age": g.integers(20, 80, N).astype(float)}
 
 
+@pytest.fixture(scope="module")
+def by_values() -> epiloss.Audit:
+    return epiloss.audit(LABELS, SCORES, COLUMNS, subgroups={"sex": COLUMNS["sex"]})
+
+
 @pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame], ids=["dict", "pandas", "polars"])
 @pytest.mark.parametrize("names", ["sex", ["sex"], ("sex",)])
-def test_a_name_stands_for_the_column_of_the_features(make: Any, names: Any) -> None:
-    X = make(COLUMNS)
-    by_name = epiloss.audit(LABELS, SCORES, X, subgroups=names)
-    by_values = epiloss.audit(LABELS, SCORES, X, subgroups={"sex": COLUMNS["sex"]})
+def test_a_name_stands_for_the_column_of_the_features(
+    make: Any, names: Any, by_values: epiloss.Audit
+) -> None:
+    by_name = epiloss.audit(LABELS, SCORES, make(COLUMNS), subgroups=names)
     assert by_name.to_dict() == by_values.to_dict()
 
 

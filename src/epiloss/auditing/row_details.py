@@ -103,12 +103,15 @@ class RowDetails:
             raise OptionError(
                 f"class must be one of {', '.join(map(repr, map(str, names)))}, got {class_name!r}."
             )
-        return curve_with_band(
-            self.options.curve,
-            self.evaluations[place].problem,
-            level=self.options.confidence_level,
-            n_points=n_points,
-            generator=stream(self.options.seed, "bands"),
+        return self.kept(
+            f"calibration curve {place} of {n_points} points",
+            lambda: curve_with_band(
+                self.options.curve,
+                self.evaluations[place].problem,
+                level=self.options.confidence_level,
+                n_points=n_points,
+                generator=stream(self.options.seed, "bands"),
+            ),
         )
 
     def _place(self, region: int) -> tuple[int, FoldRegions, int]:

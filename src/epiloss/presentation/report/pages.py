@@ -53,6 +53,7 @@ def audit_page(
     >>> "A &lt;b&gt;bold&lt;/b&gt; model" in page, "https:" in page
     (True, False)
     """
+    shown_costs = cost_table(audit, costs)  # first, as it may refuse the costs
     audit = named_regions(audit)
     names = diagram.classes(audit)
     shown = [(view, named_regions(one)) for view, one in diagram.views(audit)]
@@ -79,7 +80,7 @@ def audit_page(
         recalibration=wording.recalibration(audit),
         losses=loss_bars([("", audit)], audit.verdict.matters),
         curves=_curves(audit, names),
-        costs=cost_table(audit, costs),
+        costs=shown_costs,
         terms=wording.terms(audit),
         data=json_block(payload(panels)),
         **method_parts(audit),

@@ -45,12 +45,14 @@ class SparkEngine(Engine):
         for start in range(0, len(tasks), _AT_ONCE):
             some = tasks[start : start + _AT_ONCE]
             frame = some[0][0].frame if isinstance(some[0][0], SparkPart) else None
+            few = _FEW
             if frame is None:
+                few = min(few, len(some))
                 numbers = self._session.range(0, len(some), 1, len(some))
                 rows = numbers.mapInArrow(_over_tasks(work, some), _SCHEMA)
             else:
                 rows = frame.select(*work.columns).mapInArrow(_over_rows(work), _SCHEMA)
-            found = rows.repartition(_FEW).mapInArrow(_merged(work), _SCHEMA).collect()
+            found = rows.repartition(few).mapInArrow(_merged(work), _SCHEMA).collect()
             identities = [part.identity for part, _ in some]
             errors = [row["error"] for row in found if row["error"] is not None]
             if errors:
