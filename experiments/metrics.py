@@ -149,8 +149,8 @@ def truth_of(setting: str) -> Mapping[str, float]:
     return {name: metric.value for name, metric in found.items()}
 
 
-def run_task(task: Task) -> Found:
-    """Measure one sample."""
+def problems_of(task: Task) -> tuple[Problem, Problem]:
+    """Return a sample, and the same scores with labels drawn from them."""
     setting = SETTINGS[task.setting]
     key = (list(SETTINGS).index(task.setting), task.n, task.repetition)
     generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
@@ -158,9 +158,14 @@ def run_task(task: Task) -> Found:
     weights = setting.weights(scores, generator)
     labels, clusters = setting.labels(scores, setting.curve(scores), generator)
     null, _ = setting.labels(scores, scores, generator)
+    rows = (scores, weights, clusters)
+    return problem_of(labels, *rows), problem_of(null, *rows)
+
+
+def run_task(task: Task) -> Found:
+    """Measure one sample."""
     with threadpool_limits(1):  # one core for each job
-        measured = measure(problem_of(labels, scores, weights, clusters), seed=task.repetition)
-        chance = measure(problem_of(null, scores, weights, clusters), seed=task.repetition)
+        measured, chance = (measure(one, seed=task.repetition) for one in problems_of(task))
     return Found(task, measured, {name: metric.value for name, metric in chance.items()})
 
 

@@ -177,13 +177,14 @@ def test_an_audit_survives_pickling_with_its_rules(result: Audit) -> None:
 
 @pytest.mark.slow
 def test_the_band_holds_the_true_curve() -> None:
-    """100 repetitions of 1,500 rows: of a calibrated score the curve is the diagonal.
+    """60 repetitions of 1,500 rows: of a calibrated score the curve is the diagonal.
 
     Pointwise 95% bands hold 0.95 of it or, as the window is chosen anew in each draw, a little more:
-    0.93 to 0.995 is taken. The standard error of the mean over repetitions is about 0.01.
+    0.93 to 0.995 is taken. The standard error of the mean over repetitions is about 0.013, and the
+    basic bootstrap, which is what should be found out, holds 0.86.
     """
     inside = []
-    for seed in range(100):
+    for seed in range(60):
         sample = Sigmoid().sample(1_500, random_state=seed)
         result = epiloss.audit(sample.y, sample.scores, method="partition", n_bins=5)
         assert result.details is not None

@@ -14,6 +14,7 @@ from epiloss._typing import Floats
 from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.metrics import ranking
 from epiloss.metrics.binned import Bins, debiased_ece
+from epiloss.metrics.measure import measure
 from epiloss.metrics.noise import inverted_interval
 from epiloss.metrics.ranking import ValueAndInfluence, auc, average_precision, brier_skill
 from epiloss.metrics.regression import (
@@ -22,7 +23,7 @@ from epiloss.metrics.regression import (
     observed_expected,
 )
 from epiloss.metrics.rows import ScoredRows, wilson
-from metrics import Task, run_task, truth_of
+from metrics import Task, problems_of, truth_of
 
 N = 300
 
@@ -155,10 +156,11 @@ def test_intervals_hold_the_truth() -> None:
     """200 samples of 1,000 rows; at 95% fewer than 0.90 have a chance below 1e-3 for each metric."""
     names = ("accuracy", "auc", "average_precision", "log_loss", "ece_equal_width", "calibration_slope")
     setting = "overconfident"
-    found = [run_task(Task(setting, 1_000, repetition, 1)) for repetition in range(200)]
+    tasks = [Task(setting, 1_000, repetition, 1) for repetition in range(200)]
+    found = [measure(problems_of(task)[0], seed=task.repetition) for task in tasks]
     truth = truth_of(setting)
     for name in names:
-        estimates = [one.measured[name].estimate for one in found]
+        estimates = [one[name].estimate for one in found]
         inside = [(one.low or 0.0) <= truth[name] <= (one.high or 0.0) for one in estimates]
         assert np.mean(inside) >= 0.90, name
 

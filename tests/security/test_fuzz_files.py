@@ -48,8 +48,9 @@ def test_damaged_files_end_in_a_result_or_in_one_sentence(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_more_damaged_files_end_in_a_result_or_in_one_sentence(tmp_path: Path) -> None:
-    done = fuzzed("--seconds", "60", "--seed", "1000", "--keep", str(tmp_path / "found"))
-    check_found_nothing(done, 300)
+    options = ("--seconds", "300", "--cases", "400", "--seed", "1000")
+    done = fuzzed(*options, "--keep", str(tmp_path / "found"))
+    check_found_nothing(done, 400)
     assert not (tmp_path / "found").exists()
 
 

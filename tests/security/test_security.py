@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pyarrow import csv, parquet
 
 import epiloss
 from epiloss.sources.whole_files import read_file, write_table
+from forked_scripts import ForkedScripts
 
 SOURCES = Path(__file__).parents[2] / "src" / "epiloss"
 ESCAPES = "\x1b[31m\x1b]0;title\x07\u202e\u2066\x9b2J\r[red]bold[/red]"
@@ -64,32 +66,39 @@ def hostile_rows(text: str) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.fixture(scope="module")
+def forked() -> Iterator[ForkedScripts]:
+    with ForkedScripts() as scripts:
+        yield scripts
+
+
 @pytest.mark.parametrize("options", [(), ("--subgroups", f"group{ESCAPES}"), ("--score", "nothing")])
-def test_no_text_of_the_data_steers_a_terminal(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_text_of_the_data_steers_a_terminal(
+    options: tuple[str, ...], tmp_path: Path, forked: ForkedScripts
+) -> None:
     """In results on the standard output and in messages on the standard error, with any exit code."""
     path = tmp_path / f"data{ESCAPES.replace('/', '')}.parquet"
     parquet.write_table(pa.table(hostile_rows(ESCAPES)), path)
-    command = [sys.executable, "-m", "epiloss", "audit", str(path), "--method", "partition"]
+    command = ["audit", path, "--method", "partition"]
     command += ["--label", f"y{ESCAPES}", "--score", f"p{ESCAPES}", "--pos-label", f"yes{ESCAPES}"]
-    command += options
-    done = subprocess.run(command, capture_output=True, check=False)
+    done = forked.command(*command, *options)
     assert done.returncode == (4 if "nothing" in options else 0), done.stderr
-    for said in (done.stdout.decode(), done.stderr.decode()):
+    for said in (done.stdout, done.stderr):
         signs = {sign for line in said.split("\n") for sign in line if not sign.isprintable()}
         assert signs == set()
-    assert b"[red]" in done.stdout + done.stderr  # shown as it is, and not as colour
+    assert "[red]" in done.stdout + done.stderr  # shown as it is, and not as colour
 
 
 @pytest.mark.parametrize("damage", [b"", b"y,p\n1,\x1b[2Jx\n0,0.5\n", b"\x1b[2J,\x1b\n1,2,3\n"])
-def test_no_message_on_a_damaged_file_steers_a_terminal(damage: bytes, tmp_path: Path) -> None:
+def test_no_message_on_a_damaged_file_steers_a_terminal(
+    damage: bytes, tmp_path: Path, forked: ForkedScripts
+) -> None:
     path = tmp_path / f"data{ESCAPES.replace('/', '')}.csv"
     path.write_bytes(damage)
-    command = [sys.executable, "-m", "epiloss", "audit", str(path), "--label", "y", "--score", "p"]
-    done = subprocess.run(command, capture_output=True, check=False)
+    done = forked.command("audit", path, "--label", "y", "--score", "p")
     assert done.returncode == 4
-    said = done.stderr.decode()
-    assert said.endswith("\n")
-    assert said[:-1].isprintable()
+    assert done.stderr.endswith("\n")
+    assert done.stderr[:-1].isprintable()
 
 
 class Elements(HTMLParser):

@@ -86,7 +86,7 @@ class CentredRows:
 
     def influence(self, group: Floats) -> Floats:
         """Return the influence of each row on the sum of residuals over a group of 0 and 1."""
-        return self._beyond(group[None])[0] * self.residual
+        return np.asarray(self._beyond(group[None])[0] * self.residual, float)
 
     def gap(self, inside: Mask) -> Gap:
         """Measure a group."""
