@@ -15,7 +15,7 @@ BIN = $(VENV)/bin
 KERNEL = setup.py $(addprefix src/epiloss/_kernels/, _kernel.c _trees.c _passes.c _boost.c _kernel.h)
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-slow bench studies docs clean
+.PHONY: demo test types fast-tests test-slow bench studies docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/epiloss demo
@@ -23,7 +23,13 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --no-print-directory -j 2 types fast-tests
+
+# Types are checked beside the tests, some of which wait for other processes.
+types: $(VENV)/.test
 	$(BIN)/mypy
+
+fast-tests: $(VENV)/.test
 	MPLBACKEND=Agg $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.test

@@ -11,7 +11,7 @@ import io
 import json
 import lzma
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +43,6 @@ READ = "files.read_file(sys.argv[1])"
 WHOLE = "files.read_whole(sys.argv[1])"
 REPAIR = "load_repair(sys.argv[1])"
 Entered = Callable[[str, Path], str]
-
-
-@pytest.fixture(scope="module")
-def forked() -> Iterator[ForkedScripts]:
-    with ForkedScripts() as scripts:
-        yield scripts
 
 
 @pytest.fixture

@@ -26,12 +26,6 @@ OLD = "what was there before\n"
 
 
 @pytest.fixture(scope="module")
-def forked() -> Iterator[ForkedScripts]:
-    with ForkedScripts() as scripts:
-        yield scripts
-
-
-@pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     g = np.random.default_rng(0)
     score, x = g.random(N), g.standard_normal((2, N))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,6 @@ except (epiloss.DataError, epiloss.OptionError) as error:
     assert str(error).isprintable()
     print(error)
 """
-
-
-@pytest.fixture(scope="module")
-def forked() -> Iterator[ForkedScripts]:
-    with ForkedScripts() as scripts:
-        yield scripts
 
 
 def deflated(path: Path, content: bytes) -> Path:
@@ -164,12 +158,11 @@ def written(form: str, text: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("form", ["harness", "inspect"])
-def test_no_name_in_a_log_steers_a_terminal(form: str, tmp_path: Path) -> None:
+def test_no_name_in_a_log_steers_a_terminal(form: str, tmp_path: Path, forked: ForkedScripts) -> None:
     path = written(form, STEERS, tmp_path)
-    command = [sys.executable, "-m", "epiloss", "audit", str(path)]
     for options in ((), ("--json",), ("--filter", "x"), ("--scorer", "x"), ("--label", "x")):
-        done = subprocess.run([*command, *options], capture_output=True, check=False)
-        said = (done.stdout + done.stderr).decode("utf-8")
+        done = forked.command("audit", path, *options)
+        said = done.stdout + done.stderr
         assert done.returncode in (0, 2, 4), said
         assert all(sign.isprintable() or sign == "\n" for sign in said), repr(said)
 

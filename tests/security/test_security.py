@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -64,12 +63,6 @@ def hostile_rows(text: str) -> dict[str, np.ndarray]:
         f"kind{text}": np.where(kind == 1, f"one{text}", f"two{text}"),
         f"group{text}": np.where(kind == 1, f"A{text}", f"B{text}"),
     }
-
-
-@pytest.fixture(scope="module")
-def forked() -> Iterator[ForkedScripts]:
-    with ForkedScripts() as scripts:
-        yield scripts
 
 
 @pytest.mark.parametrize("options", [(), ("--subgroups", f"group{ESCAPES}"), ("--score", "nothing")])

@@ -25,6 +25,7 @@ from pyarrow import csv
 import epiloss
 from epiloss.sources import databases
 from epiloss.sources.databases import Query, open_query
+from forked_scripts import ForkedScripts
 from interrupts import heard_ctrl_c, restore_ctrl_c
 
 N = 600
@@ -382,18 +383,15 @@ def test_a_database_that_is_open_elsewhere_is_told(duckdb_file: Path) -> None:
         assert audit(opened.sql(ALL))["n_samples"] == N
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "epiloss", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
-def test_the_command_line_audits_and_repairs_the_rows_of_a_query(sqlite: Path, tmp_path: Path) -> None:
+def test_the_command_line_audits_and_repairs_the_rows_of_a_query(
+    sqlite: Path, tmp_path: Path, forked: ForkedScripts
+) -> None:
     names = ("--sql", ALL, "--score", "p")
     repair, output = tmp_path / "repair.json", tmp_path / "better.csv"
-    done = run("audit", str(sqlite), *names, "--label", "y", "--save-repair", str(repair))
+    done = forked.command("audit", str(sqlite), *names, "--label", "y", "--save-repair", str(repair))
     assert done.returncode == 0, done.stderr
     assert f"{N} rows" in done.stdout
-    done = run("apply", str(repair), str(sqlite), *names, "--output", str(output))
+    done = forked.command("apply", str(repair), str(sqlite), *names, "--output", str(output))
     assert done.returncode == 0, done.stderr
     assert csv.read_csv(output).num_rows == N
 
@@ -401,8 +399,10 @@ def test_the_command_line_audits_and_repairs_the_rows_of_a_query(sqlite: Path, t
 @pytest.mark.parametrize(
     ("sql", "code"), [("DROP TABLE scored", 2), ("SELECT * FROM nothing", 4), ("", 2)]
 )
-def test_the_command_line_answers_with_one_line(sql: str, code: int, sqlite: Path) -> None:
-    done = run("audit", str(sqlite), "--sql", sql, "--label", "y", "--score", "p")
+def test_the_command_line_answers_with_one_line(
+    sql: str, code: int, sqlite: Path, forked: ForkedScripts
+) -> None:
+    done = forked.command("audit", str(sqlite), "--sql", sql, "--label", "y", "--score", "p")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from pyarrow import csv
 
 import epiloss
 from epiloss.sources.logs.names import CONFIDENCE, CORRECT
+from forked_scripts import ForkedScripts
 from language_model_logs import harness_lines, inspect_samples, write_eval_log, write_lines
 
 N = 400
@@ -73,12 +72,7 @@ def test_no_name_is_usual_for_both() -> None:
     assert not set(CORRECT) & set(CONFIDENCE)
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "epiloss", "audit", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_the_command_line_reads_all_of_them(tmp_path: Path) -> None:
+def test_the_command_line_reads_all_of_them(tmp_path: Path, forked: ForkedScripts) -> None:
     answers = written(tmp_path / "answers.jsonl", COLUMNS)
     samples = write_lines(tmp_path / "samples_a.jsonl", harness_lines(200))
     log = write_eval_log(tmp_path / "a.eval", inspect_samples(100, 2))
@@ -88,21 +82,25 @@ def test_the_command_line_reads_all_of_them(tmp_path: Path) -> None:
         log: "read as a log of Inspect",
     }
     for path, words in told.items():
-        done = run(str(path), "--json", "--method", "partition")
+        done = forked.command("audit", str(path), "--json", "--method", "partition")
         assert done.returncode == 0, done.stderr
         assert any(words in one["text"] for one in json.loads(done.stdout)["remarks"])
 
 
-def test_repaired_scores_of_a_log_have_the_names_of_its_columns(tmp_path: Path) -> None:
+def test_repaired_scores_of_a_log_have_the_names_of_its_columns(
+    tmp_path: Path, forked: ForkedScripts
+) -> None:
     samples = write_lines(tmp_path / "samples_a.jsonl", harness_lines(400, least=3, most=3))
     better = tmp_path / "better.csv"
-    done = run(str(samples), "--repair", str(better))
+    done = forked.command("audit", str(samples), "--repair", str(better))
     assert done.returncode == 0, done.stderr
     assert {f"p{k}_repaired" for k in range(3)} <= set(csv.read_csv(better).column_names)
 
 
-def test_options_of_logs_need_one(tmp_path: Path) -> None:
+def test_options_of_logs_need_one(tmp_path: Path, forked: ForkedScripts) -> None:
     answers = written(tmp_path / "answers.csv", COLUMNS)
-    done = run(str(answers), "--label", "correct", "--score", "confidence", "--scorer", "x")
+    done = forked.command(
+        "audit", str(answers), "--label", "correct", "--score", "confidence", "--scorer", "x"
+    )
     assert done.returncode == 2
     assert "--scorer applies to logs of language models only" in done.stderr
