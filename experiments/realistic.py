@@ -1,6 +1,6 @@
 """Whether the estimates, tests and verdicts hold on realistic scores.
 
-    python experiments/realistic.py --repetitions 200 --jobs 2
+    python experiments/realistic.py --repetitions 200 --jobs 2 --page docs/realistic.md
 
 Every repetition draws rows with a known calibration curve, in most settings without grouping loss, and
 audits them with the default method. The table shows for each setting and number of rows:
@@ -323,6 +323,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="ROWS")
     parser.add_argument("--method", default=DEFAULTS["method"], help="method of the audit")
     parser.add_argument("--resume", action="store_true", help="keep the cells in the output file")
+    parser.add_argument("--page", type=Path, help="also write the results into docs/realistic.md")
     options = parser.parse_args(arguments)
     if options.repetitions < 1 or options.jobs < 1 or options.seed < 0:
         parser.error("needs at least 1 repetition and 1 job, and a seed of at least 0")
@@ -345,7 +346,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_text(options.output, as_csv(lines))  # so that --resume can continue from here
     places = {cell: place for place, cell in enumerate(cells)}
     lines = [line for line in lines if (line.setting, line.n) in places]
-    print(as_table(sorted(lines, key=lambda line: places[line.setting, line.n])))
+    lines.sort(key=lambda line: places[line.setting, line.n])
+    print(as_table(lines))
+    if options.page is not None:
+        from realistic_page import with_results  # imports this module
+
+        write_text(options.page, with_results(options.page.read_text(encoding="utf-8"), lines))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""On scores that people have, intervals of the calibration loss hold and regions find nothing.
+"""On scores that people have, intervals hold, and neither regions nor twins find what is not there.
 
 Each check draws 40 samples of a setting of ``experiments/realistic_settings.py`` on fixed seeds. Of
 intervals that hold in 95%, more than 8 miss once in 3,000 times, of those that hold in 92% once in 200;
@@ -35,13 +35,21 @@ CASES = [
     ("1% positive, log-loss", 10_000),
     ("after sigmoid", 2_000),
     ("after isotonic", 2_000),
+    ("down-sampled negatives", 10_000),
+]
+DEFAULT_CASES = [
+    ("jumps at the ends", 2_000),
+    ("isotonic on 100 rows", 500),
+    ("survey weights, CV 2", 2_000),
+    ("32 leaves, groups", 500),
+    ("jump at 0.5, groups", 500),
 ]
 each_case = pytest.mark.parametrize(("setting", "n"), CASES, ids=lambda one: str(one))
 
 
 @cache
-def line(setting: str, n: int) -> realistic.Line:
-    tasks = [realistic.Task(setting, n, seed, 5, "partition") for seed in range(REPETITIONS)]
+def line(setting: str, n: int, method: str = "partition") -> realistic.Line:
+    tasks = [realistic.Task(setting, n, seed, 5, method) for seed in range(REPETITIONS)]
     return realistic.summarise(map(realistic.run_task, tasks))[0]
 
 
@@ -65,6 +73,25 @@ def test_the_calibration_loss_has_no_bias_of_more_than_its_error(setting: str, n
     """The mean over 40 samples lies within 4 of its standard errors of the truth."""
     found = line(setting, n)
     assert abs(found.bias) <= 4 * found.bias_stderr
+
+
+@pytest.mark.parametrize(("setting", "n"), DEFAULT_CASES)
+def test_the_default_finds_what_is_there_and_nothing_else(setting: str, n: int) -> None:
+    """Smooth means given the score took jumps at the ends for a loss in a third of the samples."""
+    found = line(setting, n, "twin")
+    counts = {
+        name: round(getattr(found, name) * REPETITIONS)
+        for name in ("rejected", "headline_coverage", "limit", "repair", "fine")
+    }
+    assert found.repetitions == REPETITIONS
+    assert REPETITIONS - counts["headline_coverage"] <= MOST_MISSES
+    assert REPETITIONS - counts["limit"] <= MOST_FOUND
+    assert max(counts["repair"], counts["fine"]) <= MOST_FOUND
+    if found.grouping_truth > 0:
+        assert counts["rejected"] == REPETITIONS  # of at least 5 standard errors each
+        assert 0.7 * found.grouping_truth < found.grouping_mean < found.grouping_truth
+    else:
+        assert counts["rejected"] <= MOST_FOUND
 
 
 @pytest.mark.parametrize("seed", [6, 7])

@@ -9,6 +9,7 @@ import pytest
 
 import realistic
 from epiloss.estimate import Estimate
+from realistic_page import BEGIN, END, in_words, with_results
 from realistic_settings import SETTINGS
 
 
@@ -83,6 +84,20 @@ def test_groups_have_the_grouping_loss_that_is_told() -> None:
     truth = realistic.truth_of("clusters, features, groups").grouping_loss
     assert truth == pytest.approx(expected, rel=0.02)
     assert realistic.truth_of("smooth").grouping_loss == 0
+
+
+def test_the_page_tells_which_cells_miss() -> None:
+    good, bad = line(), line(coverage=0.8, rejected=0.3)
+    page = with_results(f"before {BEGIN} old {END} after", [good, bad])
+    assert page.startswith(f"before {BEGIN}")
+    assert page.endswith(f"{END} after")
+    assert "old" not in page
+    assert "**1 of 2 cells meet all targets**" in page
+    assert "| a | 500 | coverage, level | 0.800 |" in page
+    assert "covered too rarely in 1 cells" in page
+    assert "The others" not in in_words([good])
+    with pytest.raises(ValueError, match="must have"):
+        with_results("no markers", [good])
 
 
 def test_a_run_is_resumed_from_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
