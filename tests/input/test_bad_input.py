@@ -26,7 +26,7 @@ import epiloss
 from bad_input_cases import CASES, CITY, FIXED, PLAIN, Case, answer, table_of
 from epiloss.cli.main import main
 
-HELPERS = Path(__file__).parents[1]  # where bad_input_cases is
+HELPERS = Path(__file__).parents[1]  # where bad_input_cases and spark_start are
 LOSSES = ["score", "calibration_loss", "grouping_loss", "remainder"]
 DOORS = ["arrays", "table", "cli", "processes", "dask", "spark", "ray"]
 PACKAGES = {"dask": "distributed", "spark": "pyspark", "ray": "ray"}
@@ -78,7 +78,8 @@ def of_cli(case: Case, folder: Path) -> dict[str, Any]:
 _SCRIPT = """
 import json, os, sys, warnings
 warnings.simplefilter("ignore")
-os.environ["PYSPARK_PYTHON"] = sys.executable
+from spark_start import SUBMIT
+os.environ |= {{"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": SUBMIT}}
 import epiloss
 from bad_input_cases import CASES, FIXED, answer
 

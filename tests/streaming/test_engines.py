@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 import epiloss
 from epiloss.simulate import Sigmoid
+from spark_start import SUBMIT
 
 N, PARTS = 24_000, 8
 MEMORY = "14MB"  # for a sample of about 10,000 rows
@@ -87,6 +88,7 @@ def script(body: str) -> dict[str, Any]:
     import json, os, signal, sys, warnings
     warnings.simplefilter("ignore")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_SUBMIT_ARGS"] = {SUBMIT!r}
     import epiloss
 
     def numbers(X, **options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spark_start import SUBMIT
 from speed_page import BEGIN, END
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -23,7 +25,8 @@ needs_glest = pytest.mark.skipif(
 def run(script: str, output: Path, *options: str) -> tuple[str, dict[str, Any]]:
     """Run a benchmark quickly; return what it printed and what it saved."""
     command = [sys.executable, str(BENCHMARKS / script), "--quick", "--output", str(output), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     saved: dict[str, Any] = json.loads(output.read_text())
     return done.stdout, saved
