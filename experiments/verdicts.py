@@ -10,7 +10,8 @@ a threshold of 1% of the score of the base rate, so the claim of each verdict is
 - "repair" claims the same of the grouping loss, and "both" of either loss.
 
 "borderline" and "unclear" claim nothing. The settings give losses in multiples of the threshold. With
-``--seeds`` each sample is audited with ten seeds, and the table shows how often they agree.
+``--seeds`` each sample is audited ten times, with other seeds and its rows in another order, and the
+table shows how often the verdicts agree.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from epiloss.simulate import Sample, Sigmoid
 from repetitions import as_csv, repeated
 
 KINDS = (FINE, SMALL, RECALIBRATE, REPAIR, BOTH, BORDERLINE, UNCLEAR)
-N_SEEDS = 10
+N_SEEDS, _STABLE = 10, 0.9
 SETTINGS: Mapping[str, Sigmoid] = {
     "nothing": Sigmoid(grouping=0.0),
     "nothing, 20 noise columns": Sigmoid(grouping=0.0, n_noise=20),
@@ -78,7 +79,8 @@ class Line:
     """How often each verdict was given for one setting and number of rows, and how often it was wrong.
 
     ``wrong_fine`` counts "fine" and "small", ``wrong_action`` the verdicts that ask for an action.
-    ``same`` is the share of seeds that agree with the most frequent verdict.
+    ``same`` is the mean share of the audits of a sample that agree with its most frequent verdict, and
+    ``stable`` the share of samples in which at least nine of ten do.
     """
 
     setting: str
@@ -94,6 +96,7 @@ class Line:
     wrong_fine: float
     wrong_action: float
     same: float
+    stable: float
 
 
 def true_claims(setting: str) -> Mapping[str, bool]:
@@ -116,17 +119,20 @@ def crossed(sample: Sample, generator: np.random.Generator) -> Sample:
 
 
 def run_task(task: Task) -> tuple[Task, list[str]]:
-    """Draw one sample, audit it with each seed and return the verdicts."""
+    """Draw one sample, audit it with each seed and order of the rows, and return the verdicts."""
     key = (list(SETTINGS).index(task.setting), task.n, task.repetition)
     generator = np.random.default_rng(np.random.SeedSequence(task.seed, spawn_key=key))
     sample = SETTINGS[task.setting].sample(task.n, random_state=generator)
     if task.setting == CROSSED:
         sample = crossed(sample, generator)
-    kinds = []
+    kinds: list[str] = []
     with threadpool_limits(1):  # one core for each job
         for random_state in generator.integers(2**31, size=task.n_seeds).tolist():
-            audit = epiloss.audit(sample.y, sample.scores, sample.X, random_state=random_state)
-            kinds.append(kind_of(audit))
+            rows = np.arange(task.n)
+            if kinds:  # the first audit has the rows as drawn
+                np.random.default_rng(random_state).shuffle(rows)
+            y, scores, X = sample.y[rows], sample.scores[rows], sample.X[rows]
+            kinds.append(kind_of(epiloss.audit(y, scores, X, random_state=random_state)))
     return task, kinds
 
 
@@ -143,7 +149,7 @@ def _line(setting: str, n: int, samples: Sequence[Sequence[str]]) -> Line:
     shares = {kind: given.count(kind) / len(given) for kind in KINDS}
     claims = true_claims(setting)
     wrong = {kind: 0.0 if claims[kind] else share for kind, share in shares.items()}
-    same = float(np.mean([max(map(sample.count, sample)) / len(sample) for sample in samples]))
+    agree = np.array([max(map(sample.count, sample)) / len(sample) for sample in samples])
     return Line(
         setting,
         n,
@@ -157,7 +163,8 @@ def _line(setting: str, n: int, samples: Sequence[Sequence[str]]) -> Line:
         unclear=shares[UNCLEAR],
         wrong_fine=wrong[FINE] + wrong[SMALL],
         wrong_action=wrong[RECALIBRATE] + wrong[REPAIR] + wrong[BOTH],
-        same=same,
+        same=float(agree.mean()),
+        stable=float(np.mean(agree >= _STABLE)),
     )
 
 
@@ -165,7 +172,7 @@ def as_table(lines: Sequence[Line], *, seeds: bool = False) -> str:
     """Return the table that is printed."""
     width = max(len(line.setting) for line in lines)
     names = ["fine", "small", "recal.", "repair", "both", "border", "unclear", "wrong fine", "wrong act"]
-    names += ["same seed"] if seeds else []
+    names += ["same", "stable"] if seeds else []
     text = [
         f"{lines[0].repetitions} samples each: how often each verdict was given, and was wrong.",
         "Losses in multiples of the threshold, 1% of the score of the base rate.",
@@ -184,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=Path("experiments/output/verdicts.csv"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2, help="processes; the result is the same")
-    parser.add_argument("--seeds", action="store_true", help=f"audit each sample with {N_SEEDS} seeds")
+    parser.add_argument("--seeds", action="store_true", help=f"audit each sample {N_SEEDS} times")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="ROWS")
     parser.add_argument(
         "--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME"

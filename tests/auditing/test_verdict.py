@@ -51,6 +51,8 @@ HALF, UNSURE, AROUND = loss(0.0018, 0.0002), loss(0.003, 0.002), loss(0.0024, 0.
         (UNSURE, LARGE, RECALIBRATE),
         (A_LITTLE, LARGE, RECALIBRATE),
         (HALF, HALF, BOTH),  # neither matters, but their sum does
+        (LARGE, HALF, REPAIR),  # without the larger, the other does not matter
+        (HALF, LARGE, RECALIBRATE),
         (HALF, NONE, BORDERLINE),
         (NONE, NONE, FINE),
         (A_LITTLE, NONE, SMALL),
@@ -90,9 +92,17 @@ def test_the_sentence_tells_the_size_its_interval_and_what_would_matter(base: Au
         assert "errors above 5.0 points matter" in str(verdict(judged(base, kind, NONE)))
 
 
+def test_a_grouping_loss_that_is_left_after_recalibration_is_told(base: Audit) -> None:
+    told = str(judged(base, HALF, LARGE).verdict)
+    assert "Among rows with equal scores, probabilities are off by at least 4.2 points" in told
+    assert "More rows" not in told
+    assert "errors above 5.0 points matter" in told
+
+
 def test_the_larger_part_comes_first(base: Audit) -> None:
-    assert str(verdict(judged(base, LARGE, HALF))).startswith("Repair and recalibrate: at equal")
-    assert str(verdict(judged(base, HALF, LARGE))).startswith("Recalibrate and repair: scores")
+    enough = loss(0.003, 0.0002)
+    assert str(verdict(judged(base, LARGE, enough))).startswith("Repair and recalibrate: at equal")
+    assert str(verdict(judged(base, enough, LARGE))).startswith("Recalibrate and repair: scores")
 
 
 def test_the_first_segment_is_named() -> None:

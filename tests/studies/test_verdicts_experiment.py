@@ -44,7 +44,7 @@ def test_shares_sum_to_one_and_the_wrong_ones_are_counted() -> None:
     (line,) = verdicts.summarise(found)
     assert (line.fine, line.recalibrate, line.repair, line.unclear) == (0.25, 0.0, 0.375, 0.375)
     assert (line.wrong_fine, line.wrong_action) == (0.0, 0.375)
-    assert line.same == 0.875
+    assert (line.same, line.stable) == (0.875, 0.75)
     assert "0.88" in verdicts.as_table([line], seeds=True)
     (line,) = verdicts.summarise([(verdicts.Task("grouping 3", 300, 0, 0), [SMALL])])
     assert line.wrong_fine == 1

@@ -18,9 +18,10 @@ neither, and no loss is found                                       too little d
 If a column nearly determines the label, the verdict is to check for a leak, whatever the losses are.
 
 The limits are one-sided 95% limits; the upper one takes the variance at the limit itself, because the
-variance grows with the loss. The verdict recommends an action on a part of the sum only if that
-part is present and at least half of the threshold; the larger part is named first. Without features, the
-calibration loss decides alone.
+variance grows with the loss. The verdict recommends an action on each part of the sum that is present
+and reaches the threshold by itself, the larger one first. Beside such a part, a smaller one would not
+matter once the larger is removed. If neither part reaches the threshold, but their sum does, both parts
+count from half of it. Without features, the calibration loss decides alone.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LEAK = "leak"
 RECALIBRATE, REPAIR, BOTH = "recalibrate", "repair", "recalibrate-and-repair"
 LEVEL = 0.05
 LABELS_PER_REGION, LABELS_ENOUGH = 2, 5  # rows with the rarer label; entropies of fewer are biased
-_LOWER_LIMIT, _PART = 0.7, 0.5  # fractions of the threshold that the sum and each part must reach
+_LOWER_LIMIT, _PART = 0.7, 0.5  # fractions of the threshold: the lower limit of the sum; a part
 _ONE_SIDED = float(ndtri(1 - LEVEL))
 # Rows times loss over score. At this value, a loss is ten standard errors for an oracle that knows where
 # to look, and learners find most of it.
@@ -211,13 +212,19 @@ class Judgement:
     def _action(self) -> str:
         """Return the action for each part that is large enough, or for the larger part."""
         calibration, grouping = self.audit.calibration_loss, self.grouping
-        least = _PART * self.matters
-        recalibrate = is_there(calibration) and calibration.value >= least
-        recalibrate |= math.isinf(calibration.value)  # without a standard error or a test
-        repair = self.grouping_is_there and grouping.value >= least
+        recalibrate, repair = self._parts_from(self.matters)
+        if not recalibrate and not repair:
+            recalibrate, repair = self._parts_from(_PART * self.matters)
         if recalibrate == repair and not self.is_blind:
             return BOTH if repair else RECALIBRATE if calibration.value >= grouping.value else REPAIR
         return REPAIR if repair else RECALIBRATE
+
+    def _parts_from(self, least: float) -> tuple[bool, bool]:
+        """Return which of calibration and grouping loss are present and have at least this size."""
+        calibration = self.audit.calibration_loss
+        recalibrate = is_there(calibration) and calibration.value >= least
+        recalibrate |= math.isinf(calibration.value)  # without a standard error or a test
+        return recalibrate, self.grouping_is_there and self.grouping.value >= least
 
     def rows_needed(self) -> int | None:
         """Return how many rows would settle the verdict if the losses are as estimated."""

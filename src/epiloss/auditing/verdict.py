@@ -133,6 +133,9 @@ class _Sentences:
         """Say what is known about the grouping loss if recalibration is recommended."""
         if self.found.is_blind:
             return "Pass features or subgroups to search for groups that remain wrong after that."
+        if self.found.grouping_is_there:
+            rest = self._off(f"{self._at_least}{self._size(self.found.grouping)}")
+            return f"Among rows with equal scores, {rest}, while {self._needed}."
         high = self.found.grouping.high
         if high is not None and high < self.found.matters:
             return f"As far as {self._seen_by} show, the error that remains is too small to matter."
