@@ -14,7 +14,8 @@ import pytest
 
 import epiloss
 from epiloss.auditing.result import Audit
-from epiloss.auditing.views import repartitioned
+from epiloss.auditing.views import difference_of_halves, repartitioned
+from epiloss.estimation.inference import rate_pvalue
 from epiloss.input.checks import read_problem
 from epiloss.input.problem import Problem
 from epiloss.input.row_display import read_display
@@ -284,3 +285,29 @@ def test_missing_entries_of_arrow_are_shown_as_nothing() -> None:
     display = read_display(pa.array(["a", None, "c"]), problem_of(3))
     assert display is not None
     assert display.texts(1) == {"": ""}
+
+
+def test_halves_of_level_sets_are_compared_with_each_other() -> None:
+    sample = Sigmoid(perturbation="step").sample(3_000, random_state=2)
+    halves = repartitioned(epiloss.audit(sample.y, sample.scores, sample.X), "halves").regions
+    lower, upper = (halves["region"] == half for half in (0, 1))
+    np.testing.assert_array_equal(halves["pvalue"][lower], halves["pvalue"][upper])
+    np.testing.assert_array_equal(halves["pvalue_adjusted"][lower], halves["pvalue_adjusted"][upper])
+    # against the rate of its level set, which is half its own, a half would seem too close
+    alone = rate_pvalue(halves["label_mean"] * halves["n"], halves["n"], halves["expected"])
+    clear = (alone > 1e-12) & (alone < 0.2)
+    assert clear.sum() >= 10
+    assert (halves["pvalue"][clear] < alone[clear]).all()
+    weight = halves["n"][lower] + halves["n"][upper]
+    apart = halves["deviation"][upper] - halves["deviation"][lower]
+    assert difference_of_halves(halves) == pytest.approx(np.average(apart, weights=weight), rel=1e-3)
+
+
+def test_halves_differ_by_chance_in_few_samples() -> None:
+    """60 samples without a grouping loss: at a level of 5%, 8 or more differ in 1 of 100 runs."""
+    wrong = 0
+    for draw in range(60):
+        sample = Sigmoid(grouping=0.0).sample(1_000, random_state=draw)
+        halves = repartitioned(epiloss.audit(sample.y, sample.scores, sample.X), "halves")
+        wrong += bool((halves.regions["pvalue_adjusted"] <= 0.05).any())
+    assert wrong <= 7

@@ -18,6 +18,7 @@ from epiloss.estimate import Estimate
 from epiloss.estimation.inference import (
     adjusted_pvalues,
     agreeing_with_test,
+    halves_pvalue,
     loss_estimate,
     normal_estimate,
     rate_interval,
@@ -367,3 +368,23 @@ def test_few_clusters_have_wider_intervals() -> None:
     assert one.degrees_of_freedom < 4
     narrow, wide = normal_estimate(0.0, 1.0, 0.95), normal_estimate(0.0, 1.0, 0.95, 9.0)
     assert (narrow.high, wide.high) == pytest.approx((1.95996, 2.26216), abs=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1, 0.01])
+def test_equal_halves_are_rarely_told_apart(rate: float) -> None:
+    """20,000 pairs of 200 rows, so that 5% has a standard error of 0.15%."""
+    n = np.full((2, 20_000), 200.0)
+    drawn = np.random.default_rng(3).binomial(200, rate, n.shape) / 200
+    rejected = float(np.mean(halves_pvalue(drawn, n, np.full_like(n, rate)) <= 0.05))
+    assert rejected <= 0.05
+    assert rejected >= (0.025 if rate > 0.05 else 0.001)  # discrete, but not idle
+
+
+def test_halves_are_compared_given_their_expected_rates() -> None:
+    n, rate = np.array([[300.0], [200.0]]), np.array([[0.3], [0.5]])
+    assert halves_pvalue(rate, n, rate - 0.1)[0] == 1
+    assert halves_pvalue(rate, n, np.full_like(rate, 0.4))[0] < 1e-4
+    assert halves_pvalue(rate[::-1], n[::-1], np.full_like(rate, 0.4))[0] < 1e-4
+    exact = stats.fisher_exact(np.array([[90, 210], [100, 100]])).pvalue
+    assert halves_pvalue(rate, n, np.zeros_like(rate))[0] == pytest.approx(exact, rel=0.2)
+    assert halves_pvalue(np.zeros((2, 1)), n, np.zeros((2, 1)))[0] == 1

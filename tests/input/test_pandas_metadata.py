@@ -112,6 +112,15 @@ def test_the_standard_input_is_read_as_a_file(
     assert f"'__index_level_0__' {REMARK}" in result.remarks
 
 
+def test_reports_show_a_nameless_index_as_such(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.to_parquet(tmp_path / "data.parquet")
+    report = tmp_path / "report.html"
+    audited(tmp_path / "data.parquet").to_html(report)
+    page = report.read_text(encoding="utf-8")
+    assert '"index"' in page
+    assert "__index_level_0__" not in page
+
+
 def test_tables_in_memory_are_without_their_index_as_pandas_frames_are(frame: pd.DataFrame) -> None:
     X = frame[["x"]].rename_axis("patient")
     table = pa.Table.from_pandas(X)

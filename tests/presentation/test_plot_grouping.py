@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -54,6 +55,16 @@ def test_the_curve_goes_through_the_level_sets(pairs: Audit) -> None:
     levels = pairs.level_sets
     expected = np.column_stack([levels["score_mean"], levels["label_mean"]])
     np.testing.assert_array_equal(display.curve_.get_xydata(), expected)
+
+
+def test_level_sets_of_a_few_rows_are_points_beside_the_curve(pairs: Audit) -> None:
+    n = np.where(np.arange(len(pairs.level_sets)) == 3, 9, 500)
+    few = replace(pairs, level_sets=Table({**pairs.level_sets.columns, "n": n}))
+    display = GroupingDisplay.from_audit(few).plot()
+    levels = np.column_stack([pairs.level_sets["score_mean"], pairs.level_sets["label_mean"]])
+    np.testing.assert_array_equal(display.curve_.get_xydata(), levels[n > 9])
+    (apart,) = [line for line in display.ax_.lines if len(line.get_xydata()) == 1]
+    np.testing.assert_array_equal(apart.get_xydata(), levels[n == 9])
 
 
 @pytest.mark.parametrize("which", ["pairs", "tree"])

@@ -15,9 +15,10 @@ import pytest
 
 import epiloss
 from epiloss.auditing.result import Audit
+from epiloss.auditing.views import difference_of_halves, repartitioned
 from epiloss.input.row_display import Display
 from epiloss.partition import Tree
-from epiloss.presentation.report import audit_card, audit_page, comparison_page, wording
+from epiloss.presentation.report import audit_card, audit_page, comparison_page, diagram, wording
 from epiloss.presentation.report.diagram import MOST_REGIONS
 from epiloss.simulate import Sigmoid
 from epiloss.table import Table
@@ -245,6 +246,39 @@ def test_the_first_view_parts_level_sets_by_prediction(sample: Any) -> None:
     assert len(halves["x"]) == 2 * len(result.level_sets)
     assert sum(halves["n"]) == result.n_samples
     assert set(halves["state"]) <= {0, 1, 2}
+
+
+def test_a_diagram_without_colours_does_not_contradict_the_verdict(sample: Any) -> None:
+    result = epiloss.audit(sample.y, sample.scores, sample.X)
+    halves = repartitioned(result, "halves")
+    coloured, grey = (
+        diagram.panel(halves, "halves", None, 100),
+        diagram.panel(_grey(halves), "halves", None, 100),
+    )
+    points = 100 * difference_of_halves(halves.regions)
+    assert points > 2
+    assert coloured.together().endswith(
+        f"have a rate {points:.1f} points higher than rows of the lower halves with equal scores."
+    )
+    assert grey.together().endswith("but together they do (p < 0.0001).")
+    nothing = replace(_grey(halves), grouping_loss=replace(result.grouping_loss, pvalue=0.4))
+    assert "together they do" not in diagram.panel(nothing, "halves", None, 100).together()
+    assert diagram.panel(result, "all", None, 100).together() == ""
+
+
+def _grey(audit: Audit) -> Audit:
+    columns = {**audit.regions.columns, "pvalue_adjusted": np.ones(len(audit.regions))}
+    return replace(audit, regions=Table(columns))
+
+
+def test_the_curve_has_no_spikes_of_a_few_rows(sample: Any) -> None:
+    audit = epiloss.audit(sample.y, sample.scores, sample.X)
+    n = audit.level_sets["n"].copy()
+    n[3] = 9
+    few = replace(audit, level_sets=Table({**audit.level_sets.columns, "n": n}))
+    drawn = diagram.panel(few, "all", None, 100)
+    assert len(drawn.curve()) == len(n) - 1
+    assert set(drawn.level_points()) - set(drawn.curve()) == {drawn.level_points()[3]}
 
 
 def test_the_tables_list_the_worst_regions_on_each_side(audit: Audit, page: str) -> None:

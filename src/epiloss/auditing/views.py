@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,12 @@ from epiloss._typing import Codes, Floats
 from epiloss.auditing.result import Audit
 from epiloss.auditing.row_details import RowDetails
 from epiloss.auditing.summary import summarise
+from epiloss.estimation.inference import adjusted_pvalues, halves_pvalue
 from epiloss.estimation.learned import level_sets_of
 from epiloss.estimation.partition_bound import Evaluation, evaluate
 from epiloss.input.problem import Groups
 from epiloss.partition import resolve_partition
+from epiloss.table import Columns, Table
 
 HALVES, STUMP = "halves", "stump"
 _NAMES = ("lower half of the predictions", "upper half of the predictions")
@@ -71,7 +74,47 @@ def _by_halves(details: RowDetails) -> Audit:
     codes = again[0].problem.groups
     assert codes is not None  # set by _halved
     problem = replace(details.problem, groups=Groups(codes, _NAMES), subgroups={})
-    return summarise(problem, options, again, [], None, details.display)
+    other = summarise(problem, options, again, [], None, details.display)
+    return replace(other, regions=_with_comparison(other.regions, again, options.adjust))
+
+
+def _with_comparison(regions: Table, evaluations: Sequence[Evaluation], adjust: str) -> Table:
+    """Return the table of halves with the p-values of a comparison of the two halves of each level set.
+
+    Half of the rows that a half is compared with would be its own, so that a test against the rate of
+    the level set would not use its level.
+    """
+    parts = [part for one in evaluations for part in one.regions]
+    n, rate, expected = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("effective_n", "label_mean", "expected_mean")
+    )
+    lower = _lower_halves(regions)
+    pairs = np.stack([lower, lower + 1])
+    pvalue, adjusted = np.ones(len(regions)), np.ones(len(regions))
+    pvalue[pairs] = of_pairs = halves_pvalue(rate[pairs], n[pairs], expected[pairs])
+    adjusted[pairs] = adjusted_pvalues(of_pairs, adjust)
+    return Table(Columns(regions.columns).also("pvalue", pvalue).also("pvalue_adjusted", adjusted))
+
+
+def _lower_halves(regions: Table) -> Codes:
+    """Return the rows of lower halves that are followed by their upper half."""
+    region, level_set = regions["region"], regions["level_set"]
+    pair = (region[:-1] == 0) & (region[1:] == 1) & (level_set[:-1] == level_set[1:])
+    return np.flatnonzero(pair)
+
+
+def difference_of_halves(regions: Table) -> float:
+    """Return how much higher the rates of upper halves are than those of lower ones, at equal scores.
+
+    This is the mean over level sets, weighted by their rows; NaN if no level set has two halves.
+    """
+    lower = _lower_halves(regions)
+    if not len(lower):
+        return math.nan
+    share = regions["share"][lower] + regions["share"][lower + 1]
+    difference = regions["deviation"][lower + 1] - regions["deviation"][lower]
+    return float(share @ difference / share.sum())
 
 
 def _halved(evaluation: Evaluation, prediction: NDArray[Any], details: RowDetails) -> Evaluation:

@@ -166,6 +166,28 @@ def rate_pvalue(ones: Floats, n: Floats, rate: Floats) -> Floats:
     return np.asarray(np.minimum(2 * np.minimum(at_most, at_least), 1.0), float)
 
 
+def halves_pvalue(rate: Floats, n: Floats, expected: Floats) -> Floats:
+    """Return two-sided p-values for equal deviations of two halves from their expected rates.
+
+    The arrays have shape (2, m), with one column for each pair. Given the number of positives of a pair,
+    that of its upper half is hypergeometric, and nearly symmetric even for rare outcomes, so that the
+    normal distribution with a correction for continuity is accurate.
+
+    Examples
+    --------
+    >>> n, expected = np.full((2, 3), 200.0), np.full((2, 3), 0.1)
+    >>> halves_pvalue(np.array([[0.1, 0.1, 0.0], [0.1, 0.18, 0.005]]), n, expected).round(3).tolist()
+    [1.0, 0.03, 1.0]
+    """
+    total = n.sum(0)
+    apart = n.prod(0) / total
+    difference = apart * np.abs(np.diff(rate - expected, axis=0)[0])
+    mean = (rate * n).sum(0) / total
+    variance = apart * mean * (1 - mean) * total / np.maximum(total - 1, 1)
+    z = np.maximum(difference - 0.5, 0) / np.sqrt(np.where(variance > 0, variance, np.inf))
+    return np.asarray(2 * ndtr(-z), float)
+
+
 def adjusted_pvalues(pvalues: Floats, method: str = "benjamini-hochberg") -> Floats:
     """Return p-values adjusted for multiple testing.
 

@@ -63,6 +63,17 @@ def _schema(X: Any) -> Any:
     return getattr(X, "schema", None)
 
 
+def shown_name(name: str) -> str:
+    """Return the name of a column as reports show it: pandas' name for a nameless index is "index".
+
+    Examples
+    --------
+    >>> shown_name("__index_level_0__"), shown_name("age")
+    ('index', 'age')
+    """
+    return "index" if _UNNAMED_INDEX.fullmatch(name) else name
+
+
 def index_remark(name: str) -> Remark:
     """Return the remark that an index column is not used as a feature."""
     text = f"{name!r} is the index of a pandas data frame and is not used as a feature."

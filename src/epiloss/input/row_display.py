@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss.errors import DataError, MissingExtraError
+from epiloss.input.pandas_metadata import shown_name
 from epiloss.input.problem import Problem
 from epiloss.input.tables import column_names
 from epiloss.input.values import is_missing
@@ -30,7 +31,7 @@ class Display:
 
     def texts(self, row: int) -> dict[str, str]:
         """Return the text of each column for a row, truncated if it is long."""
-        return {name: _text(column[row]) for name, column in self.columns.items()}
+        return {shown_name(name): _text(column[row]) for name, column in self.columns.items()}
 
     def thumbnail(self, row: int) -> str | None:
         """Return the thumbnail of a row as a ``data:`` URL, if there are images."""

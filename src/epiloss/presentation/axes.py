@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epiloss.auditing.result import Audit
 from epiloss.estimation.partition_bound import STEPS
@@ -13,6 +15,7 @@ from epiloss.table import Table
 _LARGE = 0.2  # above this value, the axes show all of [0, 1]
 _ROOM = 1.2  # the axes end at least this many times the largest value
 _SIGNIFICANT = 0.05
+_LEAST_JOINED = 10  # rows of a level set, whose rate would otherwise draw a spike
 
 
 def reach_to(largest: float) -> float:
@@ -36,6 +39,18 @@ def reach_of(audit: Audit) -> float:
     significant = regions["label_mean"][regions["pvalue_adjusted"] <= _SIGNIFICANT]
     shown = (levels["score_mean"], levels["label_mean"], significant)
     return reach_to(max(float(values.max(initial=0.0)) for values in shown))
+
+
+def joined(n: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which level sets the calibration curve joins: not those of a few rows, beside larger ones.
+
+    Examples
+    --------
+    >>> joined(np.array([900, 40, 3])).tolist(), joined(np.array([5, 4])).tolist()
+    ([True, True, False], [True, True])
+    """
+    enough = n >= _LEAST_JOINED
+    return enough if enough.sum() > 1 else np.ones(len(n), bool)
 
 
 def histogram_within(audit: Audit, reach: float, class_name: str | None = None) -> Table:

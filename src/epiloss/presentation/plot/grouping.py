@@ -15,7 +15,7 @@ from epiloss.auditing.result import Audit
 from epiloss.auditing.run import audit
 from epiloss.auditing.views import HALVES, STUMP, repartitioned
 from epiloss.number_format import loss_spec
-from epiloss.presentation.axes import histogram_within, reach_of
+from epiloss.presentation.axes import histogram_within, joined, reach_of
 from epiloss.presentation.plot.region_places import distances, fanned
 from epiloss.presentation.plot.style import (
     axes_for,
@@ -271,9 +271,12 @@ class GroupingDisplay:
             "zorder": 4,
             "label": "level sets",
         }
-        (self.curve_,) = ax.plot(
-            levels["score_mean"], levels["label_mean"], **merged(defaults, curve_kw)
-        )
+        style = merged(defaults, curve_kw)
+        score, rate, on_curve = levels["score_mean"], levels["label_mean"], joined(levels["n"])
+        (self.curve_,) = ax.plot(score[on_curve], rate[on_curve], **style)
+        if not on_curve.all():
+            apart = {**style, "linestyle": "", "label": None}
+            ax.plot(score[~on_curve], rate[~on_curve], **apart)
         if histogram:
             scores = histogram_within(self.audit, self.reach)
             self.histogram_ax_ = score_strip(ax, scores, histogram_kw)

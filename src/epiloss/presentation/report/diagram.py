@@ -7,6 +7,7 @@ region by its index.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +17,11 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from epiloss._typing import Floats
+from epiloss.auditing.judgement import is_there
 from epiloss.auditing.result import Audit
-from epiloss.auditing.views import HALVES, has_predictions, repartitioned
-from epiloss.presentation.axes import histogram_within, reach_of
-from epiloss.presentation.report.wording import is_blind
+from epiloss.auditing.views import HALVES, difference_of_halves, has_predictions, repartitioned
+from epiloss.presentation.axes import histogram_within, joined, reach_of
+from epiloss.presentation.report.wording import is_blind, p_text
 from epiloss.table import Table
 
 MOST_REGIONS = 2_000  # regions that are drawn, the costliest
@@ -126,8 +128,12 @@ class Panel:
                     yield Layer(state, "points", Markup("".join(points)), 2 * max(radius, least))
 
     def curve(self) -> list[tuple[float, float]]:
-        """Return the positions of the level sets, from left to right."""
-        score, rate = self.levels["score_mean"], self.levels["label_mean"]
+        """Return the positions of the level sets that the curve joins, from left to right."""
+        return self.level_points(joined(self.levels["n"]))
+
+    def level_points(self, drawn: Any = slice(None)) -> list[tuple[float, float]]:
+        """Return the positions of level sets, from left to right."""
+        score, rate = self.levels["score_mean"][drawn], self.levels["label_mean"][drawn]
         order = np.argsort(score, kind="stable")
         return list(
             zip(_rounded(self.frame.x(score[order])), _rounded(self.frame.y(rate[order])), strict=True)
@@ -152,11 +158,27 @@ class Panel:
 
     def size_legend(self) -> list[tuple[float, int]]:
         """Return some radii in increasing order, with the number of rows that each represents."""
-        legend = []
-        for size in np.unique(self.size)[:: max(len(np.unique(self.size)) // 2, 1)]:
+        legend, sizes = [], np.unique(self.size)
+        for size in np.unique(sizes[[0, len(sizes) // 2, -1]]) if len(sizes) else sizes:
             here = self.regions["n"][self.size == size]
             legend.append((self.sizes[size], int(np.median(here))))
         return legend
+
+    def together(self) -> str:
+        """Say what all level sets show together, which no single one may show; "" if that is unknown."""
+        difference = difference_of_halves(self.audit.regions)
+        if self.view != HALVES or self.class_name is not None or math.isnan(difference):
+            return ""
+        points, side = f"{100 * abs(difference):.1f}", "higher" if difference > 0 else "lower"
+        text = (
+            f"Over all level sets, rows of the upper halves have a rate {points} points {side} than "
+            "rows of the lower halves with equal scores."
+        )
+        loss = self.audit.grouping_loss
+        if self.state.any() or loss.pvalue is None or not is_there(loss):
+            return text
+        evidence = p_text(loss.pvalue)
+        return f"{text} No single level set shows the grouping loss, but together they do ({evidence})."
 
     def counts(self) -> dict[str, int]:
         """Return the number of regions in each state."""

@@ -124,6 +124,18 @@ def pvalue(value: float | None) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
+def p_text(value: float) -> str:
+    """Return a p-value for the middle of a sentence.
+
+    Examples
+    --------
+    >>> p_text(0.0312), p_text(1e-9)
+    ('p = 0.031', 'p < 0.0001')
+    """
+    text = pvalue(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def sort_value(value: float) -> str:
     """Return a number as text that JavaScript can sort by; missing values come first.
 
