@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 _MAX_DIGITS = 12  # after the decimal point
-_SMALL = 0.01  # rates below this need more than two digits after the decimal point
+_SMALL = 0.1  # rates below this need more than two digits after the decimal point
 
 
 def loss_spec(*scores: float, least: int = 5, sign: str = "") -> str:
@@ -33,12 +33,12 @@ def digits_of(spec: str) -> int:
 
 
 def rate_spec(*rates: float) -> str:
-    """Return the format of rates: two decimal places, or enough to distinguish them from 0 and 1.
+    """Return the format of rates: two decimal places, or two digits of their distance from 0 or 1.
 
     Examples
     --------
-    >>> [format(rate, rate_spec(rate)) for rate in (0.312, 0.004, 0.9996, 0.0, 1.0)]
-    ['0.31', '0.0040', '0.99960', '0.00', '1.00']
+    >>> [format(rate, rate_spec(rate)) for rate in (0.312, 0.054, 0.004, 0.9996, 0.0, 1.0)]
+    ['0.31', '0.054', '0.0040', '0.99960', '0.00', '1.00']
     """
     near = [min(rate, 1 - rate) for rate in rates if 0 < rate < 1]
     zeros = math.ceil(-math.log10(min(near))) if near and min(near) < _SMALL else 1

@@ -267,6 +267,17 @@ def test_a_loss_between_subgroups_counts_though_the_features_do_not_show_it() ->
     assert "Clearest gap: side = " in str(result.verdict)
 
 
+def test_a_subgroup_that_costs_more_than_every_segment_is_named() -> None:
+    sample = Sigmoid(perturbation="step").sample(4_000)
+    X = {"a": sample.X[:, 0], "b": sample.X[:, 1]}
+    wrong = np.where(sample.q > sample.c + 0.1, "yes", "no")
+    found = epiloss.audit(sample.y, sample.scores, X, subgroups={"wrong": wrong})
+    gaps, first = found.subgroup_gaps["wrong"], found.segments[0]
+    costs = gaps["n"] * gaps["gap"] ** 2
+    assert costs.max() > first.n * first.gap**2
+    assert f"Clearest gap: wrong = {gaps['subgroup'][np.argmax(costs)]} (" in str(found.verdict)
+
+
 def test_by_the_log_loss_sizes_are_shares_of_it(base: Audit) -> None:
     by_log = replace(base, rule="log", twin_estimate=LARGE)
     for grouping, calibration, told in (

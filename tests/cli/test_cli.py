@@ -241,6 +241,13 @@ def test_an_output_that_cannot_be_written_is_told_and_nothing_is_left(data: str,
     assert [path.name for path in Path().iterdir()] == ["data.csv"]
 
 
+def test_the_notes_of_the_report_name_switches(data: str, run: Run) -> None:
+    assert run("audit", data, "--label", "y", "--score", "p", *FAST, "--report", "page.html").code == 0
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert "pass --task to change" in page
+    assert "pass task=" not in page
+
+
 def test_the_report_shows_the_rows_by_the_columns_asked_for(run: Run) -> None:
     names = np.array([f"patient <{i}>" for i in range(N)])
     write("data.csv", **COLUMNS, who=names)

@@ -385,6 +385,17 @@ def test_scores_that_vary_inside_one_level_set_are_told_how_to_part(sample: Any)
     assert any("strategy='quantile' divides them" in one for one in near.remarks)
 
 
+def test_the_call_names_the_positive_label_of_strings(sample: Any) -> None:
+    y = np.where(sample.y == 1, "yes", "no")
+    result = epiloss.audit(y, sample.scores, sample.X, pos_label="yes", method="partition")
+    assert "    pos_label='yes'," in wording.call(result)
+    assert not any("pos_label" in line for line in wording.call(repeated(y == "yes", sample)))
+
+
+def repeated(y: Any, sample: Any) -> Audit:
+    return epiloss.audit(y, sample.scores, sample.X, method="partition")
+
+
 def test_weights_and_clusters_are_part_of_the_call(sample: Any) -> None:
     weight = np.where(sample.X[:, 0] > 0, 2.0, 0.5)
     clusters = np.arange(len(sample.y)) // 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import epiloss
 from epiloss import RegionRecalibratedClassifier, RegionRecalibrator, load_repair
+from epiloss.estimate import Estimate
 from epiloss.estimation.crossfit.learners import with_score
 from epiloss.input.features import Features
 from epiloss.repair import fitting, regional
@@ -269,6 +271,18 @@ def test_the_default_repair_takes_it_too(named: tuple[Sample, dict[str, Any]], t
     loop.repair.save(tmp_path / "repair.json")
     again = load_repair(tmp_path / "repair.json")
     np.testing.assert_array_equal(again.predict(sample.scores, X), better)
+
+
+def test_a_gain_that_the_audit_had_missed_is_said_to_be_one(
+    named: tuple[Sample, dict[str, Any]],
+) -> None:
+    sample, X = named
+    loop = epiloss.audit(sample.y, sample.scores, X, method="partition").repair()
+    fell = Estimate(-0.006, 0.001, -0.008, -0.004, 1e-6)
+    for rest, is_missed in ((fell, True), (replace(fell, value=0.006), False), (Estimate(-0.1), False)):
+        result = replace(loop, differences={**loop.differences, "remainder": rest})
+        assert ("remainder fell" in str(result)) == is_missed
+        assert ("remainder fell" in result.missed) == is_missed
 
 
 @pytest.mark.parametrize("method", METHODS)

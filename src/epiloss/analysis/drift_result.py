@@ -136,8 +136,8 @@ class Drift(SavedAsJson, SavedAsPage):
             ends = [f"{before:{spec}}", f"{after:{spec}}", f"{change:+{spec}}", _pvalue(change)]
             rows.append([self._title(name), *ends])
         headline = (
-            f"{self.task} task, {rule_title(self.rule)}, {self.reference.n_evaluated:,} reference rows, "
-            f"{self.current.n_evaluated:,} current rows, {self.n_regions:,} regions, "
+            f"{self.task} task, {rule_title(self.rule)}, {self.reference.n_evaluated:,} reference and "
+            f"{self.current.n_evaluated:,} current rows evaluated, {self.n_regions:,} regions, "
             f"{percent(self.confidence_level)} intervals"
         )
         lines = [headline, "", *aligned(rows)]

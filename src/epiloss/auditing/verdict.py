@@ -238,16 +238,16 @@ class _Sentences:
         return f"{text} ({level} interval {max(loss.low, 0.0):{spec}} to {loss.high:{spec}})"
 
     def _where(self) -> str:
-        """Name the costliest segment, or the subgroup with the most significant gap."""
+        """Name the costliest segment, or the clearest gap of a subgroup if that costs more."""
         audit, level = self.found.audit, self.found.audit.confidence_level
-        if self.found.by.region_source is RegionSource.SUBGROUPS:
-            subgroup = _most_significant_subgroup(audit)
-            return "" if subgroup is None else f" Clearest gap: {_with_gap(subgroup, level)}."
-        if audit.region_source is not RegionSource.LEARNED or not len(audit.segments):
-            return ""
-        costliest = audit.segments[0]
-        row = {**vars(costliest), "name": costliest.description}
-        return f" Costliest segment: {_with_gap(row, level)}."
+        subgroup = _most_significant_subgroup(audit)
+        is_learned = audit.region_source is RegionSource.LEARNED
+        if self.found.by.region_source is RegionSource.LEARNED and is_learned and len(audit.segments):
+            first = audit.segments[0]
+            if subgroup is None or _cost(vars(first)) >= _cost(subgroup):
+                row = {**vars(first), "name": first.description}
+                return f" Costliest segment: {_with_gap(row, level)}."
+        return "" if subgroup is None else f" Clearest gap: {_with_gap(subgroup, level)}."
 
 
 def _most_significant_subgroup(audit: Audit) -> Mapping[str, Any] | None:
@@ -258,7 +258,12 @@ def _most_significant_subgroup(audit: Audit) -> Mapping[str, Any] | None:
         for row in table.rows(*GAP_COLUMNS)
         if row["pvalue_adjusted"] <= LEVEL
     ]
-    return min(rows, key=lambda row: float(row["pvalue_adjusted"]), default=None)
+    return min(rows, key=lambda row: (float(row["pvalue_adjusted"]), -_cost(row)), default=None)
+
+
+def _cost(row: Mapping[str, Any]) -> float:
+    """Return the contribution of a gap to the Brier score, up to a factor."""
+    return float(row["n"]) * float(row["gap"]) ** 2
 
 
 def _with_gap(row: Mapping[str, Any], level: float) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import click
@@ -15,6 +15,7 @@ import click
 from epiloss._progress import paused, stage
 from epiloss.cli.output import show, write
 from epiloss.cli.wording import with_switches
+from epiloss.errors import Remark
 
 EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
 _LINES_WITH_OPTIONS = ("note: ", "Left out: ")  # these lines name Python options
@@ -77,7 +78,8 @@ class Output:
             write(self.output, result.to_json)
         if self.report:
             stage(f"writing {self.report}")
-            write(self.report, lambda path: result.to_html(path, **self.header))
+            shown = _with_switches_in_remarks(result)
+            write(self.report, lambda path: shown.to_html(path, **self.header))
 
     def show(self, result: Result, *others: Any, **further: Any) -> None:
         """Print the result with ``others`` as text, or with the ``further`` keys as JSON."""
@@ -89,6 +91,15 @@ class Output:
             text = "\n".join(map(_for_command_line, lines))
         with paused():
             show(text)
+
+
+def _with_switches_in_remarks(result: Any) -> Any:
+    """Return a result whose remarks name the switches of the command line."""
+    remarks = getattr(result, "remarks", ())
+    if not remarks:
+        return result
+    worded = tuple(Remark(one.code, with_switches(one)) for one in remarks)
+    return replace(result, remarks=worded)
 
 
 def _for_command_line(line: str) -> str:

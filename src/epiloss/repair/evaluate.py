@@ -94,6 +94,17 @@ class RepairResult(SavedAsJson, SavedAsPage):
             )
         return ""
 
+    @property
+    def missed(self) -> str:
+        """A note if the repair removed grouping loss that the audit before it had missed, or ""."""
+        rest = self.differences["remainder"]
+        if rest.pvalue is None or rest.pvalue > 0.05 or rest.value >= 0:
+            return ""
+        return (
+            "The remainder fell: the repair also removed grouping loss that the audit before it had "
+            "missed. The score shows the whole gain."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; numbers that are not finite become None.
 
@@ -138,9 +149,9 @@ class RepairResult(SavedAsJson, SavedAsPage):
                 interval = f" [{change.low:{spec}}, {change.high:{spec}}]"
             pvalue = "" if change.pvalue is None else f"  p = {change.pvalue:.2g}"
             lines.append(f"{title:28}{both}{format(change.value, spec):>{wide + 2}}{interval}{pvalue}")
-        note = [f"note: {self.note}"] if self.note else []
+        notes = [f"note: {one}" for one in (self.note, self.missed) if one]
         verdict = textwrap.fill(f"After the repair: {self.after.verdict}", 100, break_on_hyphens=False)
-        return "\n".join([*lines, "", verdict, *note])
+        return "\n".join([*lines, "", verdict, *notes])
 
 
 @limited_threads()

@@ -62,7 +62,7 @@ def drift_page(drift: Drift, **about: Unpack[About]) -> str:
         header_of(
             about,
             title="Has the model changed on new data?",
-            rows=f"{n[0]:,} reference, {n[1]:,} current",
+            rows=f"{n[0]:,} reference and {n[1]:,} current evaluated",
         ),
         headline=f"{drift.task} task, {RULES.get(drift.rule, f'rule {drift.rule}')}, "
         f"{drift.n_regions:,} regions, the same for both data sets",
@@ -91,7 +91,7 @@ def repair_page(result: RepairResult, **about: Unpack[About]) -> str:
         "repair.html",
         header_of(about, title="What the repair changes", rows=f"{before.n_samples:,}"),
         headline=f"{what} not used to fit the repair, {result.repair.method} repair",
-        summary=" ".join(filter(None, ("" if result.keeps else summary, result.note))),
+        summary=" ".join(filter(None, ("" if result.keeps else summary, result.note, result.missed))),
         before=before,
         after=after,
         rows=_rows(titles, pairs, result.differences, level),

@@ -312,7 +312,9 @@ def _data_arguments(audit: Audit) -> list[str]:
     }
     arguments = [] if problem.features is None else ["X"]
     arguments += [text for text, value in given.items() if value is not None]
-    if audit.task == "binary" and problem.positive != len(problem.classes) - 1:
+    # The labels of a single score may be strings only if the positive one is named.
+    is_named = problem.positive != len(problem.classes) - 1 or isinstance(problem.classes[-1], str)
+    if audit.task == "binary" and is_named:
         arguments.append(f"pos_label={_literal(problem.classes[problem.positive])}")
     return arguments
 
