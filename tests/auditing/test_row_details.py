@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 import epiloss
 from epiloss.auditing.result import Audit
@@ -247,6 +250,21 @@ def test_display_takes_texts_tables_and_images(tmp_path: Path) -> None:
     with pytest.raises(epiloss.DataError, match="one value for each of the 3 rows, got 2"):
         read_display(["a", "b"], problem)
     assert read_display(None, problem) is None
+
+
+@pytest.mark.parametrize("brightest", [1.0, 16.0, 255.0])
+def test_small_images_of_any_range_can_be_seen(brightest: float) -> None:
+    pixels = np.linspace(0, brightest, 3 * 8 * 8).reshape(3, 8, 8)
+    shown = read_display(pixels, problem_of(3))
+    assert shown is not None
+    bright = [np.asarray(decoded(shown.thumbnail(row))).mean() for row in range(3)]
+    assert bright == pytest.approx([255 / 6, 255 / 2, 255 * 5 / 6], abs=4)  # not each by itself
+    assert decoded(shown.thumbnail(0)).size == (48, 48)
+
+
+def decoded(address: str | None) -> Any:
+    assert address is not None
+    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
 
 
 SHUFFLED = [2, 0, 1]

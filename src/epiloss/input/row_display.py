@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from epiloss.input.values import is_missing
 
 THUMBNAIL = 96  # pixels of the longer side
 _MAX_CHARACTERS = 400
+_DARK = 64  # images whose brightest pixel is at most this are not in 0..255
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,12 @@ class Display:
 
     def thumbnail(self, row: int) -> str | None:
         """Return the thumbnail of a row as a ``data:`` URL, if there are images."""
-        return None if self.images is None else _thumbnail(self.images[row])
+        return None if self.images is None else _thumbnail(self.images[row], self._brightest)
+
+    @cached_property
+    def _brightest(self) -> float:
+        """The largest value of the pixels."""
+        return float(np.nanmax(self.images, initial=0.0)) if isinstance(self.images, np.ndarray) else 0.0
 
 
 def read_display(display: Any, problem: Problem) -> Display | None:
@@ -76,7 +83,7 @@ def _text(value: Any) -> str:
     return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
-def _thumbnail(image: Any) -> str:
+def _thumbnail(image: Any, brightest: float) -> str:
     try:
         from PIL import Image
     except ImportError:
@@ -93,20 +100,24 @@ def _thumbnail(image: Any) -> str:
                 "Check the path and the format."
             ) from error
     elif isinstance(image, np.ndarray):
-        small = Image.fromarray(_bytes(image)).convert("RGB")
+        small = Image.fromarray(_bytes(image, brightest)).convert("RGB")
     else:
         small = image.convert("RGB")
     small.thumbnail((THUMBNAIL, THUMBNAIL))
+    if max(small.size) <= THUMBNAIL // 2:  # a few pixels would be invisible
+        times = THUMBNAIL // (2 * max(small.size))
+        small = small.resize((times * small.width, times * small.height), Image.Resampling.NEAREST)
     stream = io.BytesIO()
     small.save(stream, "JPEG", quality=80)
     return "data:image/jpeg;base64," + base64.b64encode(stream.getvalue()).decode("ascii")
 
 
-def _bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return pixels in 0..255; if no value exceeds 1, they are scaled by 255."""
+def _bytes(pixels: NDArray[Any], brightest: float) -> NDArray[np.uint8]:
+    """Return pixels in 0..255; those of images that are all dark, such as in 0..1, are scaled."""
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     if pixels.dtype == np.uint8:
         return np.asarray(pixels, np.uint8)
-    scale = 255.0 if float(np.nanmax(pixels, initial=0.0)) <= 1.0 else 1.0
+    largest = max(brightest, 1.0)
+    scale = 255.0 / largest if largest <= _DARK else 1.0
     return np.asarray(np.clip(np.nan_to_num(pixels) * scale, 0, 255), np.uint8)

@@ -166,8 +166,8 @@ class Panel:
 
     def together(self) -> str:
         """Say what all level sets show together, which no single one may show; "" if that is unknown."""
-        difference = difference_of_halves(self.audit.regions)
-        if self.view != HALVES or self.class_name is not None or math.isnan(difference):
+        difference = difference_of_halves(placed(self.audit, self.class_name))
+        if self.view != HALVES or math.isnan(difference):
             return ""
         points, side = f"{100 * abs(difference):.1f}", "higher" if difference > 0 else "lower"
         text = (
@@ -175,7 +175,7 @@ class Panel:
             "rows of the lower halves with equal scores."
         )
         loss = self.audit.grouping_loss
-        if self.state.any() or loss.pvalue is None or not is_there(loss):
+        if self.state.any() or self.class_name or loss.pvalue is None or not is_there(loss):
             return text
         evidence = p_text(loss.pvalue)
         return f"{text} No single level set shows the grouping loss, but together they do ({evidence})."

@@ -10,6 +10,7 @@ from epiloss.metrics.result import Metric
 from epiloss.presentation.report.wording import interval, number
 
 _DIGITS = 4
+_ACRONYMS = ("auc", "ece", "ici", "e50", "e90")
 _KEY = ("accuracy", "auc", "brier_skill_score", "ece_equal_width")  # also at the top of the page
 
 
@@ -51,10 +52,22 @@ def metric_table(audit: Audit) -> MetricTable | None:
         return None
     reasons: dict[str, list[str]] = {}
     for name, reason in found.left_out.items():
-        reasons.setdefault(reason, []).append(name.replace("_", " "))
+        reasons.setdefault(reason, []).append(_in_words(name))
     left = [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
     rows = [replace(_row(one), is_key=name in _KEY) for name, one in found.items()]
     return MetricTable(found.subject, rows, [*left, *found.notes])
+
+
+def _in_words(name: str) -> str:
+    """Return the name of a metric in words, with acronyms in capitals.
+
+    Examples
+    --------
+    >>> _in_words("smooth_ece"), _in_words("calibration_slope")
+    ('smooth ECE', 'calibration slope')
+    """
+    words = name.split("_")
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
 
 
 def _row(one: Metric) -> MetricRow:
