@@ -169,10 +169,11 @@ class Panel:
         difference = difference_of_halves(placed(self.audit, self.class_name))
         if self.view != HALVES or math.isnan(difference):
             return ""
-        points, side = f"{100 * abs(difference):.1f}", "higher" if difference > 0 else "lower"
+        points = f"{100 * abs(difference):.1f} points {'higher' if difference > 0 else 'lower'} than"
+        rate = "about the same rate as" if points.startswith("0.0 ") else f"a rate {points}"
         text = (
-            f"Over all level sets, rows of the upper halves have a rate {points} points {side} than "
-            "rows of the lower halves with equal scores."
+            f"Over all level sets, rows of the upper halves have {rate} rows of the lower halves with "
+            "equal scores."
         )
         loss = self.audit.grouping_loss
         if self.state.any() or self.class_name or loss.pvalue is None or not is_there(loss):
