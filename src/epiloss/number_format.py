@@ -43,3 +43,17 @@ def rate_spec(*rates: float) -> str:
     near = [min(rate, 1 - rate) for rate in rates if 0 < rate < 1]
     zeros = math.ceil(-math.log10(min(near))) if near and min(near) < _SMALL else 1
     return f"z.{min(1 + zeros, _MAX_DIGITS)}f"
+
+
+def points_digits(*gaps: float) -> int:
+    """Return the decimal places of gaps in percentage points: one, or two digits of small gaps.
+
+    Examples
+    --------
+    >>> points_digits(0.07, 0.05, 0.09), points_digits(0.0003, -0.001, 0.0016), points_digits(0.0)
+    (1, 2, 1)
+    """
+    reach = 100 * max(map(abs, gaps))
+    if not 0 < reach < 1:
+        return 1
+    return min(1 + math.ceil(-math.log10(reach)), _MAX_DIGITS)

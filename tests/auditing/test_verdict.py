@@ -10,6 +10,7 @@ import pytest
 import epiloss
 from epiloss.auditing.judgement import BORDERLINE, BOTH, FINE, RECALIBRATE, REPAIR, SMALL, UNCLEAR
 from epiloss.auditing.result import Audit
+from epiloss.auditing.verdict import _with_gap as with_gap
 from epiloss.auditing.verdict import verdict
 from epiloss.estimate import Estimate
 from epiloss.input.problem import RegionSource
@@ -292,3 +293,29 @@ def test_by_the_log_loss_sizes_are_shares_of_it(base: Audit) -> None:
 def test_it_is_said_which_loss_is_there(base: Audit) -> None:
     assert "there is a grouping loss (p = 0.001)" in str(verdict(judged(base, AROUND, NONE)))
     assert "there is a calibration loss" in str(verdict(judged(base, NONE, AROUND)))
+
+
+def test_gaps_that_cancel_do_not_contradict_the_loss_between_subgroups() -> None:
+    """Of scores below 0.5 one group has too many outcomes, above 0.5 too few: its gap is about 0."""
+    rng = np.random.default_rng(0)
+    scores, group = rng.choice([0.3, 0.7], 4_000), rng.choice(["a", "b"], 4_000)
+    shift = np.where(group == "a", 0.12, -0.12) * np.where(scores < 0.5, 1, -1)
+    y = (rng.random(4_000) < scores + shift).astype(int)
+    result = epiloss.audit(y, scores, rng.normal(size=(4_000, 2)), subgroups={"side": group})
+    assert (result.subgroup_gaps["side"]["pvalue_adjusted"] > 0.05).all()
+    assert (result.subgroups["side"].grouping_loss.pvalue or 0) < 0.001
+    cancel = "differences at low and at high scores can cancel in it"
+    assert cancel in str(result)
+    clear = epiloss.audit(
+        (rng.random(4_000) < scores + np.abs(shift) * np.sign(shift * (0.5 - scores))).astype(int),
+        scores,
+        rng.normal(size=(4_000, 2)),
+        subgroups={"side": group},
+    )
+    assert (clear.subgroup_gaps["side"]["pvalue_adjusted"] < 0.05).all()
+    assert cancel not in str(clear)
+
+
+def test_gaps_of_rare_outcomes_have_enough_digits() -> None:
+    row = {"name": "a", "n": 9_000, "gap": 0.00035, "low": 0.0002, "high": 0.0005}
+    assert "under-predicted by 0.035 points, 95% interval 0.020 to 0.050" in with_gap(row, 0.95)

@@ -441,7 +441,7 @@ def test_thumbnails_are_shown(driver: Any, pages: dict[str, Path]) -> None:
         time.sleep(0.05)
     widths = driver.execute_script(script)
     assert widths
-    assert set(widths) == {8}
+    assert set(widths) == {48}  # eight pixels would hardly be seen
 
 
 @pytest.mark.parametrize("name", ["audit", "subgroups", "drift", "repair", "comparison", "tracking"])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epiloss.auditing.detectable import POWER
-from epiloss.auditing.judgement import FINE, RECALIBRATE, UNCLEAR
+from epiloss.auditing.judgement import FINE, LEVEL, RECALIBRATE, UNCLEAR, is_there
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
-from epiloss.number_format import digits_of, loss_spec, rate_spec
+from epiloss.number_format import digits_of, loss_spec, points_digits, rate_spec
 from epiloss.segments.inside import LOSSES as INNER_LOSSES
 from epiloss.table import Table, aligned
 
@@ -159,6 +159,10 @@ def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]
         ]
         for row in rows
     ]
+    if is_there(one.grouping_loss) and not any(row["pvalue_adjusted"] <= LEVEL for row in rows):
+        lines.append(
+            "  A gap is an average over scores: differences at low and at high scores can cancel in it."
+        )
     titles = [f"{loss.partition('_')[0]} within" for loss in inside]
     header = ["p", *titles, "subgroup"]
     return lines + _gap_table(header, cells, len(most_significant), "result.subgroup_gaps")
@@ -180,8 +184,9 @@ def _gap_cells(row: Mapping[str, Any]) -> list[str]:
     """Return a gap in percentage points with its interval, the number of rows and both rates."""
     gap, low, high = (100 * row[name] for name in ("gap", "low", "high"))
     spec = rate_spec(row["rate"], row["expected"])
+    points = f"+z.{points_digits(row['gap'], row['low'], row['high'])}f"
     return [
-        f"  {gap:+z.1f} [{low:+z.1f}, {high:+z.1f}]",
+        f"  {gap:{points}} [{low:{points}}, {high:{points}}]",
         f"{row['n']:,}",
         f"{row['rate']:{spec}}",
         f"{row['expected']:{spec}}",

@@ -322,7 +322,7 @@ def _few_labels(problem: Problem, evaluation: Evaluation) -> Remark | None:
     if not divided or not few or not isinstance(evaluation.problem.rule, LogLoss | ClassLogLoss):
         return None
     ratio = math.ceil(LABELS_ENOUGH / rarer)
-    instead = f"Rely on the cross-fitted bound, or use a tree with region_ratio={ratio}."
+    instead = f"Rely on the estimate without bins, or use a tree with region_ratio={ratio}."
     if problem.groups is not None:
         instead = "Merge subgroups, use fewer bins, or use rule='brier'."
     return Remark(

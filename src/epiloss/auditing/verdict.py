@@ -25,7 +25,7 @@ from epiloss.auditing.ledger import RULES
 from epiloss.errors import printable
 from epiloss.estimate import Estimate, percent
 from epiloss.input.problem import RegionSource
-from epiloss.number_format import loss_spec
+from epiloss.number_format import loss_spec, points_digits
 from epiloss.segments.subgroups import GAP_COLUMNS
 
 if TYPE_CHECKING:
@@ -278,9 +278,10 @@ def _with_gap(row: Mapping[str, Any], level: float) -> str:
     gap, low, high = (100 * float(row[name]) for name in ("gap", "low", "high"))
     side = "under-predicted" if gap > 0 else "over-predicted"
     low, high = sorted((abs(low), abs(high))) if low * high > 0 else (0.0, max(abs(low), abs(high)))
+    spec = f".{points_digits(row['gap'], row['low'], row['high'])}f"
     return (
-        f"{printable(str(row['name']))} ({int(row['n']):,} rows, {side} by {abs(gap):.1f} points, "
-        f"{percent(level)} interval {low:.1f} to {high:.1f})"
+        f"{printable(str(row['name']))} ({int(row['n']):,} rows, {side} by {abs(gap):{spec}} points, "
+        f"{percent(level)} interval {low:{spec}} to {high:{spec}})"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from epiloss._saving import for_json
 from epiloss._typing import Codes
 from epiloss.errors import printable
-from epiloss.number_format import rate_spec
+from epiloss.number_format import points_digits, rate_spec
 from epiloss.partition.descriptions import Condition
 from epiloss.table import Table, aligned
 
@@ -237,7 +237,7 @@ def _cells_of(one: Segment) -> list[str]:
 
 
 def _points(one: Segment) -> tuple[str, str]:
-    """Return a gap and its interval in percentage points; gaps below 1 have two decimals."""
-    digits = 1 if abs(one.gap) >= 0.01 else 2
+    """Return a gap and its interval in percentage points."""
+    digits = points_digits(one.gap, one.low, one.high)
     gap, low, high = (f"{100 * value:+z.{digits}f}" for value in (one.gap, one.low, one.high))
     return gap, f"[{low}, {high}]"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from epiloss.auditing.result import Audit
-from epiloss.number_format import loss_spec, rate_spec
+from epiloss.number_format import loss_spec, points_digits, rate_spec
 from epiloss.presentation.report.figures import Bar
 from epiloss.presentation.report.wording import number, pvalue
 from epiloss.segments.inside import LOSSES
@@ -111,6 +111,7 @@ def _gap_row(row: Mapping[str, Any], scale: float, level: float) -> GapRow:
     if float(row["pvalue"]) > 1 - level:
         kind, direction = "within", "within noise"
     spec = rate_spec(*(float(row[name]) for name in ("score_mean", "rate", "expected")))
+    points = f"+z.{points_digits(gap, low, high)}f"
     return GapRow(
         name=str(row["name"]),
         n=f"{int(row['n']):,}",
@@ -118,8 +119,8 @@ def _gap_row(row: Mapping[str, Any], scale: float, level: float) -> GapRow:
         score=format(float(row["score_mean"]), spec),
         rate=format(float(row["rate"]), spec),
         expected=format(float(row["expected"]), spec),
-        gap=f"{100 * gap:+z.1f}",
-        interval=f"[{100 * low:+z.1f}, {100 * high:+z.1f}]",
+        gap=format(100 * gap, points),
+        interval=f"[{100 * low:{points}}, {100 * high:{points}}]",
         pvalue=pvalue(float(row["pvalue"])),
         direction=direction,
         bar=Bar(kind, start, round(end - start, 1), least, most, _MIDDLE),
