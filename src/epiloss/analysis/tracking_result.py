@@ -76,13 +76,13 @@ class Alarm:
     def __str__(self) -> str:
         is_outcome = self.kind == LOSSES
         subject = "Outcomes" if is_outcome else "The population"
-        what = "the rate has been" if is_outcome else "the share of these rows has been"
+        what = "the rate was" if is_outcome else "the share of these rows was"
         before = "the expected " if is_outcome else ""
         name, spec = printable(self.name), rate_spec(self.current, self.expected)
         is_phrase = name == _ALL or name.startswith(_SCORES)
         return (
             f"{subject} changed (alarm at {self.period}), most clearly "
-            f"{'for' if is_phrase else 'where'} {name}: since about {self.since}, {what} "
+            f"{'for' if is_phrase else 'where'} {name}: from about {self.since} to the alarm, {what} "
             f"{self.current:{spec}} instead of {before}{self.expected:{spec}}, a change of "
             f"{100 * self.change:+z.1f} points [{100 * self.low:+z.1f}, {100 * self.high:+z.1f}]."
         )

@@ -177,7 +177,7 @@ def halves_pvalue(rate: Floats, n: Floats, expected: Floats) -> Floats:
     --------
     >>> n, expected = np.full((2, 3), 200.0), np.full((2, 3), 0.1)
     >>> halves_pvalue(np.array([[0.1, 0.1, 0.0], [0.1, 0.18, 0.005]]), n, expected).round(3).tolist()
-    [1.0, 0.03, 1.0]
+    [1.0, 0.031, 1.0]
     """
     total = n.sum(0)
     apart = n.prod(0) / total

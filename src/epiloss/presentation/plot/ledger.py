@@ -18,11 +18,11 @@ from epiloss.presentation.plot.style import (
     axes_for,
     faded,
     is_dark,
-    is_narrow,
     loss_axes,
     merged,
     text_colour,
     text_size,
+    width_of,
 )
 from epiloss.table import Table
 
@@ -33,6 +33,7 @@ _BETWEEN = 0.9
 _INCHES = 0.2  # of a line of text
 _SMALL = 0.3  # parts below this fraction of the score are also drawn enlarged
 _ENLARGED = 0.64  # fraction of the width at which the enlarged bars begin
+_LEAST_INCHES = 3.6  # width of the axes below which they would begin inside the text
 
 
 @dataclass
@@ -139,7 +140,7 @@ class LedgerDisplay:
         ax = axes_for(ax, (6.4, 0.7 + _INCHES * band * len(versions)))
         self.ax_, self.figure_ = ax, ax.figure
         self.bars_, self.whiskers_, self.labels_, self.enlarged_axes_ = [], [], [], []
-        is_small = self._is_small() and not is_narrow(ax)
+        is_small = self._is_small() and width_of(ax) >= _LEAST_INCHES
         spec = loss_spec(*(one.score.value for _, one in versions), least=4)
         for place, (name, one) in enumerate(versions):
             top, rows = -place * band, range(place * len(PARTS), (place + 1) * len(PARTS))

@@ -94,6 +94,7 @@ def repair_page(result: RepairResult, **about: Unpack[About]) -> str:
         summary=" ".join(filter(None, ("" if result.keeps else summary, result.note, result.missed))),
         before=before,
         after=after,
+        keeps=result.keeps,
         rows=_rows(titles, pairs, result.differences, level),
         names=("before", "after"),
         panels=[_panel(one) for one in (before, after)],
