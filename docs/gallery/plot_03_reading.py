@@ -33,7 +33,8 @@ plt.show()
 #   than the score, and those for which they predict a lower one. The height of a point is the rate of
 #   its half, and the **bars** are 95% intervals.
 # - **Blue** halves are under-predicted: their rate is higher than that of the level set. **Red** halves
-#   are over-predicted. **Grey** halves may be noise, according to p-values adjusted for their number.
+#   are over-predicted. The colours mark level sets whose two halves differ significantly, with p-values
+#   adjusted for the number of level sets. **Grey** halves may be noise.
 # - The **strip** above the diagram shows how many rows have each score. A large spread where there
 #   are few rows contributes little to the loss.
 #
