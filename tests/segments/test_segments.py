@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,21 @@ def test_none_found_is_said() -> None:
     assert str(Segments(())).startswith("No segment found")
     assert Segments((), note="x")._repr_html_() == "<p>x</p>"
     assert len(Segments(()).table) == 0
+
+
+def test_a_loss_without_segments_is_said_to_be_spread(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, scores = rng.normal(size=(900, 30)), rng.uniform(0.3, 0.7, 900)
+    shift = 0.15 * np.sign(X.sum(axis=1))  # every column tells a little
+    for more, is_spread in ((shift, True), (0 * shift, False)):
+        y = (rng.random(900) < scores + more).astype(np.int64)
+        result = epiloss.audit(y, scores, X)
+        assert not result.segments.segments
+        assert ((result.grouping_loss.pvalue or 0.0) < 0.01) == is_spread
+        printed = "Segments: none found. The grouping loss is spread over rows" in str(result)
+        page = " ".join(result.to_html(tmp_path / "page.html").split())
+        assert printed == is_spread
+        assert ("is spread over rows that a few conditions do not describe" in page) == is_spread
 
 
 def test_a_segment_next_to_an_earlier_one_leaves_its_rows_out() -> None:

@@ -29,6 +29,7 @@ _LINES = (
 )
 _TITLE, _VALUE, _INTERVAL = 32, 12, 21
 _WIDE = 100  # characters per line
+_SPREAD = "The grouping loss is spread over rows that a few conditions do not describe."
 _MOST_SEGMENTS, _MOST_GROUPS = 3, 8
 EMPTY = "''"  # a column without a name
 DETECTABLE_TITLE = f"smallest detectable, {percent(POWER)} power"
@@ -173,7 +174,8 @@ def _segments(audit: Audit) -> list[str]:
     if audit.region_source is not RegionSource.LEARNED or not audit.segments.were_searched:
         return []
     if not len(audit.segments):
-        return ["", f"Segments: none found. {audit.segments.note}".rstrip()]
+        spread = _SPREAD if is_there(audit.grouping_loss) else ""
+        return ["", f"Segments: none found. {audit.segments.note or spread}".rstrip()]
     cells = [[*_gap_cells(vars(one)), printable(one.description)] for one in audit.segments]
     title = "Segments (expected: the rate of all rows with equal scores)"
     shown = cells[:_MOST_SEGMENTS]

@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from epiloss.analysis.comparison import Comparison, in_words
+from epiloss.auditing.judgement import is_there
 from epiloss.auditing.result import Audit
 from epiloss.estimate import percent
 from epiloss.number_format import loss_spec, rate_spec
@@ -66,6 +67,7 @@ def audit_page(
         headline=wording.headline(audit),
         blind=wording.is_blind(audit),
         ledger=ledger_lines(audit),
+        is_spread=not audit.segments.note and is_there(audit.grouping_loss),
         segments=segment_table(audit),
         metrics=(metrics := metric_table(audit)),
         key_metrics=[] if metrics is None else metrics.key_rows,
