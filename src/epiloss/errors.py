@@ -117,6 +117,10 @@ class Remark(str):
     def __reduce__(self) -> tuple[type[Remark], tuple[str, str]]:
         return Remark, (self.code, str(self))
 
+    def with_text(self, text: str) -> Remark:
+        """Return the same remark in other words."""
+        return Remark(self.code, text)
+
     def to_dict(self) -> dict[str, str]:
         """Return the code and the text."""
         return {"code": self.code, "text": str(self)}

@@ -369,7 +369,7 @@ def test_without_features_only_level_sets_are_shown(sample: Any) -> None:
     found = Page(audit_page(result))
     assert "Only level sets are shown" in found.text
     assert "There are no regions to list." in found.text
-    assert found.data["conditions"][0] == "scores 0.00 to 0.07"
+    assert found.data["conditions"][0] == "scores 0.000 to 0.067"
     assert len(found.data["panels"][0]["x"]) == len(result.level_sets)
 
 

@@ -15,7 +15,6 @@ import click
 from epiloss._progress import paused, stage
 from epiloss.cli.output import show, write
 from epiloss.cli.wording import with_switches
-from epiloss.errors import Remark
 
 EXIT_CRASH, EXIT_USAGE, EXIT_GATE, EXIT_DATA, EXIT_STOPPED = 1, 2, 3, 4, 130
 _LINES_WITH_OPTIONS = ("note: ", "Left out: ")  # these lines name Python options
@@ -98,7 +97,7 @@ def _with_switches_in_remarks(result: Any) -> Any:
     remarks = getattr(result, "remarks", ())
     if not remarks:
         return result
-    worded = tuple(Remark(one.code, with_switches(one)) for one in remarks)
+    worded = tuple(one.with_text(with_switches(one)) for one in remarks)
     return replace(result, remarks=worded)
 
 
