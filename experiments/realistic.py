@@ -161,6 +161,14 @@ def _reference(setting: str) -> Rows:
     return SETTINGS[setting].draw(REFERENCE_ROWS, np.random.default_rng(0))
 
 
+@lru_cache(maxsize=4)
+def _sorted_reference(setting: str) -> tuple[Floats, Floats]:
+    """Return scores in increasing order and their calibrated scores."""
+    rows = _reference(setting)
+    order = np.argsort(rows.scores)
+    return rows.scores[order], rows.c[order]
+
+
 @lru_cache
 def truth_of(setting: str) -> Truth:
     """Return the true losses."""
@@ -181,16 +189,15 @@ def _truth_after(
     setting: str, maps: Sequence[IsotonicRecalibrator | SigmoidRecalibrator], before: Truth
 ) -> Truth:
     """Return the truth for recalibrated scores, averaged over their maps."""
-    rows, rule = _reference(setting), resolve_rule(SETTINGS[setting].rule)
+    (given, rates), rule = _sorted_reference(setting), resolve_rule(SETTINGS[setting].rule)
     found = []
     for one in maps:
-        scores = one.predict(rows.scores)
-        c = rows.c
+        scores, c = one.predict(given), rates
         if isinstance(one, IsotonicRecalibrator):
             # where the map is flat, several scores become one, with their common rate
-            _, place = np.unique(scores, return_inverse=True)
-            c = (np.bincount(place, rows.c) / np.bincount(place))[place]
-        found.append((*_means(rule, scores, c, None), float(rule.divergence(c, rows.c).mean())))
+            place = np.cumsum(np.append(False, scores[1:] != scores[:-1]))
+            c = (np.bincount(place, rates) / np.bincount(place))[place]
+        found.append((*_means(rule, scores, c, None), float(rule.divergence(c, rates).mean())))
     loss, score, grouping = np.mean(found, axis=0).tolist()
     return Truth(loss, score, grouping, before.matters)
 
