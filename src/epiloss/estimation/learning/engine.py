@@ -1,8 +1,9 @@
 """The default learner: a lightly penalised ridge regression, effects of levels, then boosted trees.
 
-It predicts a step ``F`` of the log-odds: ``C (1 - C) F`` approximates ``Q - C``. Each stage is fitted to
-the residuals of the stages before. The trees use all columns (if there are many, the best ones) and the
-out-of-fold predictions of the other stages, so that they can correct them. Training is deterministic.
+It predicts a step ``F`` of the log-odds: ``C (1 - C) F`` approximates ``Q - C``. The effects of the
+ridge regression may change along the score. Each stage is fitted to the residuals of the stages before.
+The trees use all columns (if there are many, the best ones) and the out-of-fold predictions of the other
+stages, so that they can correct them. Training is deterministic.
 """
 
 from __future__ import annotations
