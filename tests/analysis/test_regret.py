@@ -39,6 +39,12 @@ def test_the_parts_add_up(result: epiloss.Audit) -> None:
     assert (curve["low" if "low" in curve else "cost_low"] <= curve["cost"]).all()
 
 
+def test_the_page_says_how_many_rows_were_counted(result: epiloss.Audit) -> None:
+    costs = epiloss.regret(result)
+    assert costs.n_evaluated == 6_000
+    assert "6,000" in costs._page()
+
+
 def test_with_another_threshold_the_costs_keep_their_sum(result: epiloss.Audit) -> None:
     costs = epiloss.regret(result, threshold=0.4, cost_fp=1.0, cost_fn=4.0)
     assert costs.cost_fp == pytest.approx(2.0)

@@ -253,3 +253,24 @@ def test_a_loss_among_levels_of_very_different_size_is_found(tmp_path: Path) -> 
     parquet.write_table(pa.table(columns), tmp_path / "rows.parquet")
     other = epiloss.audit_table(tmp_path / "rows.parquet", label="label", score="score")
     assert other.grouping_loss.value == pytest.approx(found.grouping_loss.value, rel=0.05)
+
+
+def test_strings_that_look_like_dates_are_left_out_with_a_hint() -> None:
+    generator, n = np.random.default_rng(0), 500
+    scores = generator.random(n)
+    labels = (generator.random(n) < scores).astype(int)
+    days = np.datetime64("2024-01-01") + np.arange(n)
+    columns = {"day": days.astype(str), "who": [f"P{i}" for i in range(n)], "x": generator.random(n)}
+    remarks = [
+        str(one) for one in epiloss.audit(labels, scores, columns).remarks if "left out" in str(one)
+    ]
+    assert len(remarks) == 2
+    assert remarks[0].endswith("They look like dates: convert the column to datetimes to use it.")
+    assert "dates" not in remarks[1]
+
+
+def test_texts_without_frequent_words_are_described() -> None:
+    texts = np.array([f"https://example.org/{i}/page" for i in range(400)], object)
+    found = with_words(Features.read({"page": texts}))
+    assert found.words == {"page": ()}
+    assert "its only feature is its number of words" in str(found.remarks(400)[0])

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from epiloss._typing import Floats
 from epiloss.calibration.level_sets import uniform_level_sets
 from epiloss.metrics import ranking
-from epiloss.metrics.binned import Bins, debiased_ece
+from epiloss.metrics.binned import Bins, debiased_ece, ece, largest_gap
 from epiloss.metrics.measure import measure
 from epiloss.metrics.noise import inverted_interval
 from epiloss.metrics.ranking import ValueAndInfluence, auc, average_precision, brier_skill
@@ -37,6 +37,16 @@ def rows(seed: int = 0, *, weighted: bool = False) -> ScoredRows:
 
 def skill(one: ScoredRows) -> ValueAndInfluence:
     return brier_skill(one, (one.scores - one.labels) ** 2, one.labels[:, None])
+
+
+def test_intervals_of_gaps_end_at_one() -> None:
+    """Two of three rows of the highest bin are wrong, and noise would allow a gap of 1.1."""
+    scores = np.array([0.01] * 3 + [0.99] * 3)
+    bins = Bins.of(ScoredRows(scores, np.array([0.0, 0, 0, 0, 0, 1])), uniform_level_sets(2))
+    for error in (ece, largest_gap):
+        found = error(bins, 0.95, np.random.default_rng(0))[0]
+        assert found.high is not None
+        assert found.value < found.high <= 1
 
 
 @pytest.mark.parametrize("metric", [auc, average_precision, skill])

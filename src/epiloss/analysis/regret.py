@@ -51,6 +51,8 @@ class Regret(SavedAsJson, SavedAsPage):
         The same for other thresholds.
     confidence_level : float
         The level of all intervals.
+    n_evaluated : int
+        The number of rows whose decisions were counted.
 
     See Also
     --------
@@ -74,6 +76,7 @@ class Regret(SavedAsJson, SavedAsPage):
     remaining: Estimate
     curve: Table
     confidence_level: float = 0.95
+    n_evaluated: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python values; numbers that are not finite become None.
@@ -172,7 +175,8 @@ def regret(
     cost, calibration, grouping, remaining = _parts(decisions, at, total, level)
     curve = _curve(decisions, grid, total, level)
     costs = (total * at, total * (1 - at))
-    return Regret(at, *costs, cost, calibration, grouping, remaining, curve, level)
+    n = len(decisions.labels)
+    return Regret(at, *costs, cost, calibration, grouping, remaining, curve, level, n)
 
 
 def _parts(decisions: Decisions, threshold: float, total: float, level: float) -> list[Estimate]:

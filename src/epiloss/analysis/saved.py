@@ -153,6 +153,7 @@ def _regret(plain: Mapping[str, Any]) -> Regret:
         remaining=_estimate(plain["remaining"]),
         curve=read_table(plain["curve"]),
         confidence_level=float(plain.get("confidence_level", 0.95)),
+        n_evaluated=int(plain.get("n_evaluated", 0)),
     )
 
 

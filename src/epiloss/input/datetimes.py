@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -14,6 +16,8 @@ from epiloss.input.text import WORD
 DATETIME, DURATION = "datetime64[us]", "timedelta64[us]"  # datetimes since 1970, in UTC
 DATE = "date"  # a datetime of which only the day is known
 TIME = "time"  # time of day, since midnight
+_DATE_STRING = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(\D|$)")
+_JUDGED = 50  # strings that decide whether a column looks like dates
 _DAYS = ("Y", "M", "W", "D")  # NumPy units of a day or more
 
 
@@ -31,6 +35,17 @@ def microseconds(column: NDArray[Any]) -> tuple[Floats, str]:
     if letter == "m":
         return numbers, DURATION
     return numbers, DATE if np.datetime_data(column.dtype)[0] in _DAYS else DATETIME
+
+
+def look_like_dates(strings: Sequence[Any]) -> bool:
+    """Return whether strings begin with a date such as 2024-02-29 or 29/02/2024, judged by the first.
+
+    Examples
+    --------
+    >>> look_like_dates(["2024-02-29 10:31", "2024-03-01"]), look_like_dates(["A-2024", "B-2024"])
+    (True, False)
+    """
+    return all(_DATE_STRING.match(str(one)) for one in strings[:_JUDGED])
 
 
 def object_microseconds(values: NDArray[Any]) -> tuple[Floats, str] | None:

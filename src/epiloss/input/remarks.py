@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,13 +99,17 @@ def _uneven_remark(weights: Floats) -> list[Remark]:
     return [Remark("uneven-weights", text)]
 
 
-def varied_remarks(varied: Mapping[str, int], n_rows: int) -> list[Remark]:
-    """Return remarks on columns that were left out because they have too many categories."""
+def varied_remarks(varied: Mapping[str, int], n_rows: int, dates: Collection[str] = ()) -> list[Remark]:
+    """Return remarks on columns that were left out because they have too many categories.
+
+    ``dates`` are those of them whose strings look like dates.
+    """
+    hint = " They look like dates: convert the column to datetimes to use it."
     return [
         Remark(
             "names-left-out",
             f"column {name!r} has {n:,} distinct strings in {n_rows:,} rows, too many to learn from, "
-            "and was left out.",
+            f"and was left out.{hint if name in dates else ''}",
         )
         for name, n in varied.items()
     ]

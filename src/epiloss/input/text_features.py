@@ -9,6 +9,7 @@ import numpy as np
 
 from epiloss._typing import Codes
 from epiloss.errors import Remark
+from epiloss.input.datetimes import look_like_dates
 from epiloss.input.features import Features
 from epiloss.input.remarks import varied_remarks
 from epiloss.input.sparse import SparseColumns
@@ -20,24 +21,33 @@ class TextFeatures:
     """Features in which text columns are replaced by features of their words.
 
     ``words`` are the words of each text column, ``left_out`` the columns that hold names, with their
-    numbers of distinct values.
+    numbers of distinct values. ``dates`` are those of them whose values look like dates.
     """
 
     features: Features | None
     words: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, int]
+    dates: frozenset[str] = frozenset()
 
     def remarks(self, n_rows: int) -> list[Remark]:
         """Return remarks on the columns that were read as text, and on those that were left out."""
         as_words = [
             Remark(
                 "texts-as-words",
-                f"column {name!r} holds text: its features are which of {len(words)} frequent words "
-                "each text contains, and its number of words.",
+                f"column {name!r} holds text: {_described(words)}.",
             )
             for name, words in self.words.items()
         ]
-        return [*as_words, *varied_remarks(self.left_out, n_rows)]
+        return [*as_words, *varied_remarks(self.left_out, n_rows, self.dates)]
+
+
+def _described(words: Sequence[str]) -> str:
+    if not words:
+        return "its only feature is its number of words, as no word is frequent and not in all texts"
+    said = "whether each text contains a frequent word"
+    if len(words) > 1:
+        said = f"which of {len(words)} frequent words each text contains"
+    return f"its features are {said}, and its number of words"
 
 
 def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
@@ -56,6 +66,7 @@ def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
     }
     names = {} if keep else {name: n for name, n in varied.items() if name not in texts}
     left_out = {name: n for name, n in names.items() if not features.is_mostly_frequent(place[name])}
+    dates = frozenset(name for name in left_out if look_like_dates(features.categories[place[name]]))
     kept = features.without([*texts, *left_out])
     words = frequent_words(texts)
     columns = {
@@ -64,11 +75,11 @@ def with_words(features: Features, *, keep: bool = False) -> TextFeatures:
         for name, numbers in text_columns(column, levels, codes, words[column])
     }
     if not columns:
-        return TextFeatures(kept, {}, left_out)
+        return TextFeatures(kept, {}, left_out, dates)
     found = Features(
         tuple(columns.values()), tuple(columns), dtypes=word_kinds(columns, words), complete=True
     )
-    return TextFeatures(found if kept is None else joined(kept, found), words, left_out)
+    return TextFeatures(found if kept is None else joined(kept, found), words, left_out, dates)
 
 
 def word_kinds(names: Collection[str], words: Mapping[str, tuple[str, ...]]) -> dict[int, str]:

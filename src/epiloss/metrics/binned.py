@@ -115,6 +115,8 @@ def _with_noise(
     noise = np.sqrt(bins.variance) * generator.standard_normal((DRAWS, len(bins.gap)))
     ends = inverted_interval(norm, bins.gap, noise, level)
     value = float(norm(bins.gap[None])[0])
+    if ends is not None:  # a gap between rates and probabilities is at most 1, noise is not
+        ends = min(ends[0], 1.0), min(ends[1], 1.0)
     return with_interval(value, ends), floor
 
 

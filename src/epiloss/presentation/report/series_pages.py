@@ -122,6 +122,7 @@ def _call(tracking: Tracking) -> list[str]:
 def regret_page(regret: Regret, **about: Unpack[About]) -> str:
     """Return the cost of decisions as an HTML page."""
     curve = regret.curve
+    n = f"{regret.n_evaluated:,}" if regret.n_evaluated else ""
     after = curve["cost"] - curve["calibration"]
     lines = {
         ("scores as given", "curve"): curve["cost"],
@@ -131,7 +132,7 @@ def regret_page(regret: Regret, **about: Unpack[About]) -> str:
     spec = loss_spec(abs(regret.cost.value))
     return filled_page(
         "regret.html",
-        header_of(about, title="The cost of decisions based on these scores", rows=""),
+        header_of(about, title="The cost of decisions based on these scores", rows=n),
         headline=f"Acting on scores of {regret.threshold:.3g} or more: a false positive costs "
         f"{regret.cost_fp:g}, a false negative {regret.cost_fn:g}. Costs are per row.",
         summary=_summary(regret, spec),
