@@ -38,21 +38,25 @@ def test_losses_inside_a_value_are_those_of_an_audit_of_its_rows(method: str) ->
 
 
 def test_the_losses_inside_add_up_to_those_of_all_rows() -> None:
-    """A score that is right on average and wrong in both groups; 20,000 rows, to a tenth."""
-    rng = np.random.default_rng(1)
-    n = 20_000
-    scores, group = rng.uniform(0.2, 0.8, n), rng.integers(0, 2, n)
-    x = rng.integers(0, 2, n).astype(float)
-    labels = (rng.random(n) < scores + 0.1 * (2 * group - 1) + 0.08 * (2 * x - 1)).astype(int)
-    result = epiloss.audit(labels, scores, {"x": x, "group": group}, subgroups={"group": group})
-    table = result.subgroup_gaps["group"]
-    total = result.calibration_loss.value + result.grouping_loss.value
-    added = table["share"] @ (table["calibration_loss"] + table["grouping_loss"])
-    assert added == pytest.approx(total, rel=0.1)
-    assert total == pytest.approx(0.1**2 + 0.08**2, rel=0.1)
-    np.testing.assert_allclose(table["calibration_loss"], 0.1**2, rtol=0.2)
-    np.testing.assert_allclose(table["grouping_loss"], 0.08**2, rtol=0.2)
-    np.testing.assert_allclose(table["gap"], [-0.1, 0.1], atol=0.01)
+    """A score that is right on average and wrong in both groups; the mean of 3 draws of 20,000 rows."""
+    n, inside, totals = 20_000, [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        scores, group = rng.uniform(0.2, 0.8, n), rng.integers(0, 2, n)
+        x = rng.integers(0, 2, n).astype(float)
+        labels = (rng.random(n) < scores + 0.1 * (2 * group - 1) + 0.08 * (2 * x - 1)).astype(int)
+        result = epiloss.audit(labels, scores, {"x": x, "group": group}, subgroups={"group": group})
+        table = result.subgroup_gaps["group"]
+        total = result.calibration_loss.value + result.grouping_loss.value
+        added = table["share"] @ (table["calibration_loss"] + table["grouping_loss"])
+        assert added == pytest.approx(total, rel=0.1)
+        np.testing.assert_allclose(table["gap"], [-0.1, 0.1], atol=0.015)
+        inside.append([table["calibration_loss"], table["grouping_loss"]])
+        totals.append(total)
+    assert np.mean(totals) == pytest.approx(0.1**2 + 0.08**2, rel=0.1)
+    calibration, grouping = np.mean(inside, axis=0)
+    np.testing.assert_allclose(calibration, 0.1**2, rtol=0.15)
+    np.testing.assert_allclose(grouping, 0.08**2, rtol=0.15)
 
 
 def test_a_value_with_few_rows_has_a_gap_and_no_losses() -> None:

@@ -19,19 +19,19 @@ def bump(scores: Floats) -> Floats:
 
 @pytest.mark.parametrize("curve", [wave, bump])
 def test_a_curve_that_is_not_smooth_is_no_grouping_loss(curve: object) -> None:
-    """20 samples of 10,000 rows: at most 4 tests at 5% reject, and the mean is below 0.00012.
+    """60 samples of 10,000 rows: at most 9 tests at 5% reject, and the mean is below 0.00012.
 
     With as many intervals between knots as the cube root of the rows, it is 0.00052 and 0.00018.
     """
     assert callable(curve)
     found = []
-    for seed in range(20):
+    for seed in range(60):
         g = np.random.default_rng(seed)
         scores = g.random(10_000)
         y = (g.random(10_000) < curve(scores)).astype(int)
         X = np.column_stack([g.normal(size=(10_000, 5)), (scores - 0.5) ** 2, np.round(scores, 2)])
         found.append(epiloss.audit(y, scores, X).grouping_loss)
-    assert sum((one.pvalue or 0.0) < 0.05 for one in found) <= 4
+    assert sum((one.pvalue or 0.0) < 0.05 for one in found) <= 9
     assert np.mean([one.value for one in found]) < 0.00012
 
 
