@@ -49,11 +49,15 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
-def test_every_picture_of_the_documentation_is_there_and_light() -> None:
-    for name in pictures.PICTURES:
-        path = ROOT / "docs" / "images" / f"{name}.png"
+def test_every_picture_of_the_documentation_is_there_light_and_shown() -> None:
+    folder = ROOT / "docs" / "images"
+    assert set(pictures.PICTURES) <= {path.stem for path in folder.glob("*.png")}
+    pages = [ROOT / "README.md", ROOT / "docs" / "conf.py", *(ROOT / "docs").glob("*.md")]
+    texts = "".join(page.read_text(encoding="utf-8") for page in pages)
+    for path in folder.glob("*.png"):
         assert path.read_bytes().startswith(b"\x89PNG"), path
-        assert path.stat().st_size < 150_000, path
+        assert path.stat().st_size < (150_000 if path.stem in pictures.PICTURES else 300_000), path
+        assert path.name in texts, path
 
 
 def test_every_display_is_found_and_none_loads_matplotlib() -> None:
