@@ -128,7 +128,7 @@ def test_a_file_of_an_older_version_is_told_what_to_do(
     fitted[0].save(file)
     file.write_text(json.dumps({**json.loads(file.read_text()), "schema": 1}))
     with pytest.raises(
-        epiloss.DataError, match=r"has schema 1, but this version reads schema 3\. Fit it again"
+        epiloss.DataError, match=r"has schema 1, but this version reads schema 4\. Fit it again"
     ):
         load_repair(file)
 
@@ -172,12 +172,27 @@ def test_tables_predict_what_the_regression_does(widest: int, monkeypatch: pytes
     encoding, coded = learn_encoding(features, base)
     codes = coded.codes[:-1]
     basis = Basis.of(encoding, codes, features)
-    assert basis.width == (features.n_columns if widest == 3 else 4 * 4 + 3)
+    assert basis.width == (features.n_columns if widest == 3 else 4 * 5 + 2 * 3)
     coefficients = np.random.default_rng(2).normal(size=basis.width)
     expected = basis.design(codes, base) @ coefficients
     np.testing.assert_allclose(
         basis.additive(coefficients).predict(codes, base), expected, rtol=1e-4, atol=1e-4
     )
+
+
+def test_rates_of_a_subgroup_that_cross_the_scores_are_repaired() -> None:
+    """4 draws of 2,000 rows, 10 columns: at least 0.45 of the error is removed (0.13 without slopes)."""
+    removed = []
+    for seed in range(4):
+        g = np.random.default_rng(seed)
+        X, scores = g.normal(size=(12_000, 10)), g.uniform(0.05, 0.95, 12_000)
+        X[:, 0] = np.sign(X[:, 0])
+        truth = scores + 0.2 * X[:, 0] * (2 * scores - 1)
+        labels = (g.random(12_000) < truth).astype(int)
+        repair = RegionRecalibrator().fit(labels[:2_000], scores[:2_000], X[:2_000])
+        after = ((repair.predict(scores[2_000:], X[2_000:]) - truth[2_000:]) ** 2).mean()
+        removed.append(1 - after / ((scores - truth)[2_000:] ** 2).mean())
+    assert np.mean(removed) >= 0.45, removed
 
 
 def test_a_weighted_sum_of_stages_is_one_list_of_trees() -> None:

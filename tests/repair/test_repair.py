@@ -87,7 +87,7 @@ def test_a_saved_repair_gives_the_same_bits(method: str, tmp_path: Path) -> None
     again = load_repair(tmp_path / "repair.json")
     np.testing.assert_array_equal(again.predict(fresh.scores, table(fresh)), before)
     assert again.get_params() == repair.get_params()
-    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 3
+    assert json.loads((tmp_path / "repair.json").read_text())["schema"] == 4
     assert brier(before, fresh.y) < brier(fresh.scores, fresh.y)
 
 
@@ -500,6 +500,7 @@ FIRST = ("repairs", 0, "corrections", 0)
         ("boosted", (*FIRST, "encoding", "tables"), {"0": [1]}),
         ("boosted", (*FIRST, "additive"), [[0.0]]),
         ("boosted", (*FIRST, "additive", 0, 0, 0), "a"),
+        ("boosted", (*FIRST, "along"), [0.0]),
         ("boosted", (*FIRST, "trees"), {}),
         ("boosted", (*FIRST, "trees", "value"), [[0.0]]),
         ("boosted", (*FIRST, "trees", "value", 0, 0), None),

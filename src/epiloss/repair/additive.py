@@ -2,8 +2,10 @@
 
 A numeric column enters as the normal score of its rank and, for heavy tails, as the mean value of its
 code; both also enter multiplied by ``4 S (1 - S)``. A category enters as an indicator that is not
-standardised, so that rare categories are shrunk more. The sums of products are computed once for each
-fold; the sums of all folds but one are a difference.
+standardised, so that rare categories are shrunk more. With few columns, normal scores and indicators of
+few levels also enter multiplied by that of S, because subgroups often have rates that are
+too high at small scores and too low at large ones. The sums of products are computed once for each fold;
+the sums of all folds but one are a difference.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ from epiloss.input.features import Features
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # penalties, relative to the weight of the rows
 LEAST_VARIANCE = 1e-4  # of a label whose score is close to 0 or 1
 _WIDEST = 1_500  # columns of a regression; larger systems take too long to solve
+# Effects may change along S with at most this many columns, and in categories of so few levels.
+_MAX_WITH_SLOPES, _MAX_LEVELS = 96, 8
+_SLOPE_SCALE = 0.5  # slopes are shrunk four times as much as effects
 _BLOCK = 2**20  # numbers that are processed at a time
 
 Singles = NDArray[np.float32]
@@ -30,66 +35,84 @@ Singles = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Additive:
-    """Tables (2, columns, 64): the effect of each code, and its effect multiplied by ``4 S (1 - S)``."""
+    """Tables (3, columns, 64): the effect of each code, and those times ``4 S (1 - S)`` and ``along``.
+
+    ``along`` (64) has half of the normal scores of the codes of S, which is the last column.
+    """
 
     tables: Singles
+    along: Singles
 
     def predict(self, codes: Bytes, base: Floats) -> Floats:
         """Return the correction of the log-odds of rows with codes (columns, rows)."""
-        plain, product = np.zeros((2, len(base)))
-        kernel().added_up(codes, self.tables[0], plain)
-        kernel().added_up(codes, self.tables[1], product)
-        return plain + _scaled_variance(base) * product
+        sums = np.zeros((3, len(base)))
+        for table, part in zip(self.tables, sums, strict=True):
+            kernel().added_up(codes, table, part)
+        sums[1] *= _scaled_variance(base)
+        sums[2] *= self.along[codes[-1]]
+        total: Floats = sums.sum(axis=0)
+        return total
 
 
 @dataclass(frozen=True)
 class Basis:
     """The basis functions of a regression: a table (64, width) of the codes for each column.
 
-    ``products`` has the tables of the basis functions that are multiplied by ``4 S (1 - S)``.
+    ``products`` has the tables of the basis functions that are multiplied by ``4 S (1 - S)``, and
+    ``slopes`` of those that are multiplied by ``along``, half of the normal scores of the codes of S.
     """
 
     plain: Sequence[Singles]
     products: Sequence[Singles]
+    slopes: Sequence[Singles]
+    along: Singles
 
     @classmethod
     def of(cls, encoding: Encoding, codes: Bytes, features: Features) -> Basis:
         """Return the tables of all columns; if there are too many, only the normal scores."""
+        along = _SLOPE_SCALE * encoding.values[-1]
         normal, none = [one[:, None] for one in encoding.values], np.zeros((N_CODES, 0), np.float32)
-        plain, products = [], []
+        plain, products, slopes = [], [], []
         for j in range(features.n_columns):
             if j in features.categories:
                 plain.append(_indicators(codes[j]))
                 products.append(none)
+                slopes.append(plain[j] if plain[j].shape[1] <= _MAX_LEVELS else none)
             else:
                 plain.append(np.hstack([normal[j], _mean_values(codes[j], features.column(j))]))
                 products.append(plain[j])
-        basis = cls(
-            [*plain, none], [*products, none]
-        )  # the score has no terms: its curve is already fitted
+                slopes.append(normal[j])
+        if features.n_columns > _MAX_WITH_SLOPES:
+            slopes = [none] * features.n_columns
+        # the score has no terms of its own: its curve is already fitted
+        basis = cls([*plain, none], [*products, none], [*slopes, none], along)
         if basis.width <= _WIDEST:
             return basis
-        return cls([*normal[:-1], none], [none] * len(normal))
+        without = [none] * len(normal)
+        return cls([*normal[:-1], none], without, without, along)
 
     @property
     def width(self) -> int:
         """The number of coefficients."""
-        return sum(table.shape[1] for table in [*self.plain, *self.products])
+        return sum(table.shape[1] for table in [*self.plain, *self.products, *self.slopes])
 
     def design(self, codes: Bytes, base: Floats) -> Singles:
         """Return the columns of the regression for rows with codes (columns, rows)."""
-        factor = _scaled_variance(base).astype(np.float32)[:, None]
-        plain = [table[code] for table, code in zip(self.plain, codes, strict=True)]
-        pairs = zip(self.products, codes, strict=True)
-        return np.hstack([*plain, *(table[code] * factor for table, code in pairs if table.shape[1])])
+        factors = (None, _scaled_variance(base).astype(np.float32), self.along[codes[-1]])
+        columns = []
+        for tables, factor in zip((self.plain, self.products, self.slopes), factors, strict=True):
+            for table, code in zip(tables, codes, strict=True):
+                if table.shape[1]:
+                    columns.append(table[code] if factor is None else table[code] * factor[:, None])
+        return np.hstack(columns)
 
     def additive(self, coefficients: Floats) -> Additive:
         """Return the effects of a regression as tables."""
-        every = [*self.plain, *self.products]
+        every = [*self.plain, *self.products, *self.slopes]
         ends = np.cumsum([table.shape[1] for table in every])
         parts = np.split(coefficients, ends[:-1])
         tables = np.stack([table @ part for table, part in zip(every, parts, strict=True)])
-        return Additive(tables.reshape(2, -1, N_CODES).astype(np.float32))
+        return Additive(tables.reshape(3, -1, N_CODES).astype(np.float32), self.along)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from epiloss.repair.regional import RegionalCorrection
 if TYPE_CHECKING:
     from epiloss.repair.recalibrator import RegionRecalibrator
 
-FORMAT, SCHEMA = "epiloss repair", 3
+FORMAT, SCHEMA = "epiloss repair", 4
 _MOST_BYTES = 2**26  # parsing JSON can take twenty times its size in memory
 
 
@@ -151,6 +151,7 @@ def _plain_correction(correction: Correction) -> dict[str, Any]:
         "narrow": None if narrow is None else [narrow.centre.tolist(), narrow.components.tolist()],
         "encoding": _plain_encoding(correction.encoding),
         "additive": correction.additive.tables.tolist(),
+        "along": correction.additive.along.tolist(),
         "effects": {str(j): one.tolist() for j, one in correction.effects.effects.items()},
         "trees": _plain_columns(correction.trees),
     }
@@ -212,12 +213,12 @@ def _read_correction(plain: Mapping[str, Any], features: Features) -> Correction
         narrow = Projection(centre, components)
         features = narrow(features)
     encoding = _read_encoding(plain["encoding"], features)
-    tables = _numbers(plain["additive"])
-    if tables.shape != (2, features.n_columns + 1, N_CODES):
+    tables, along = (_numbers(plain[name]).astype(np.float32) for name in ("additive", "along"))
+    if tables.shape != (3, features.n_columns + 1, N_CODES) or along.shape != (N_CODES,):
         raise ValueError("its tables do not fit its features")
     trees = _read_trees(plain["trees"], features.n_columns + 1)
     effects = _read_effects(plain["effects"], encoding)
-    return BoostedCorrection(narrow, encoding, Additive(tables.astype(np.float32)), effects, trees)
+    return BoostedCorrection(narrow, encoding, Additive(tables, along), effects, trees)
 
 
 def _read_effects(plain: Mapping[str, Any], encoding: Encoding) -> LevelEffects:
