@@ -12,6 +12,10 @@ result.segments.passed  # columns without a gap
 result.segments_by(frame)  # search other columns; text columns are searched by their words
 ```
 
+![Segments of the bundled census model with the intervals of their gaps](images/segments.png)
+
+*The bundled census model, drawn by `epiloss.plot.GapsDisplay.from_audit(result).plot()`.*
+
 A segment has at most three conditions. It contains at least 50 rows and at least 1% of all rows. Its
 *gap* is its rate minus the rate of all rows with the same scores, in points. Segments are sorted by
 their contribution to the Brier score: their share of the rows times the square of the gap.
