@@ -1,7 +1,8 @@
 """Ridge regression on codes: every column enters as the normal scores of its ranks.
 
-With few columns, each enters a second time, multiplied by the normal scores of the score: subgroups
+With few columns, each may enter a second time, multiplied by the normal scores of the score: subgroups
 often have rates that are too high at small scores and too low at large ones, or the other way round.
+These slopes are used if they lower the error of generalised cross-validation; otherwise they are noise.
 
 With weights ``w``, the residual ``r = Y - C`` is fitted by ``w x b``. Generalised cross-validation finds
 the penalty that is best for prediction. The twin estimate is better with a sixteenth of it, because the
@@ -10,8 +11,10 @@ noise of the two predictions cancels and only the bias of their mean counts.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,8 @@ _RELATIVE_PENALTIES = 4.0 ** np.arange(-7, 4)
 _PENALTY_DIVISOR = 16.0
 # Effects may change along the score with at most this many columns and at least this many rows for each.
 _MAX_WITH_SLOPES, _MIN_ROWS_PER_SLOPE = 96, 4
+# Slopes must lower the logarithm of the error by this number, divided by the number of rows.
+_WORTH_OF_SLOPES = 2.0
 # Maximum number of multiplications for a Gram matrix. Rows beyond it are skipped, to bound the time.
 _MAX_GRAM_PRODUCTS = 3e10
 # Number of values that are decoded at a time, to bound memory.
@@ -84,11 +89,14 @@ def fit_ridge(
         for half in halves
     ]
     both = systems[0].merge(systems[1])
+    without = both.first(d)
+    if with_slopes and slopes_are_noise(both, without):
+        systems, both = [one.first(d) for one in systems], without
     penalty_system = both
     if d > _WIDE:  # the best penalty does not depend on the number of rows
         rows = np.unique(np.linspace(0, n - 1, min(d // 2, _MAX_PENALTY_ROWS)).astype(np.int64))
         penalty_system = _System.of(codes[:, rows], values, root[rows], target[rows])
-    path, out_of_fold = penalty_system.path(), np.zeros(n)
+    path, out_of_fold = penalty_system.path, np.zeros(n)
     penalty = path.best_penalty()
     for system, other_half in zip(systems, reversed(halves), strict=True):
         prediction = np.zeros(n)
@@ -97,6 +105,12 @@ def fit_ridge(
     light = penalty / _PENALTY_DIVISOR
     coefficients = path.coefficients(light) if penalty_system is both else both.solve(light)
     return FittedRidge(CodedRidge(coefficients.reshape(-1, d), values), out_of_fold)
+
+
+def slopes_are_noise(with_slopes: _System, without: _System) -> bool:
+    """Return whether slopes lower the error of generalised cross-validation by no more than chance."""
+    lower, upper = (float(one.path.errors().min()) for one in (with_slopes, without))
+    return upper <= lower * math.exp(_WORTH_OF_SLOPES / with_slopes.n)
 
 
 class _System(ABC):
@@ -139,8 +153,13 @@ class _System(ABC):
         """Return the coefficients for one penalty."""
 
     @abstractmethod
+    def first(self, n_columns: int) -> _System:
+        """Return the system of the first columns."""
+
+    @cached_property
+    @abstractmethod
     def path(self) -> _Path:
-        """Return the solutions for all penalties."""
+        """The solutions for all penalties."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +174,15 @@ class _ColumnSystem(_System):
         sums = (getattr(self, field.name) + getattr(other, field.name) for field in fields(self))
         return _ColumnSystem(*sums)
 
+    def first(self, n_columns: int) -> _ColumnSystem:
+        some = slice(n_columns)
+        gram = np.ascontiguousarray(self.gram[some, some])
+        return _ColumnSystem(self.target_sq, self.mass, self.n, gram, self.moment[some])
+
     def solve(self, penalty: float) -> NDArray[np.float32]:
         return _solve_penalised(self.gram, penalty, self.moment)
 
+    @cached_property
     def path(self) -> _Path:
         spectrum, vectors = _eigh(self.gram)
         projected = vectors.T @ self.moment
@@ -178,9 +203,13 @@ class _RowSystem(_System):
         target_sq, mass = self.target_sq + other.target_sq, self.mass + other.mass
         return _RowSystem(target_sq, mass, self.n + other.n, columns, target)
 
+    def first(self, n_columns: int) -> _RowSystem:
+        return _RowSystem(self.target_sq, self.mass, self.n, self.columns[:n_columns], self.target)
+
     def solve(self, penalty: float) -> NDArray[np.float32]:
         return self.columns @ _solve_penalised(self.columns.T @ self.columns, penalty, self.target)
 
+    @cached_property
     def path(self) -> _Path:
         spectrum, vectors = _eigh(self.columns.T @ self.columns)
         projected = vectors.T @ self.target
@@ -249,10 +278,14 @@ class _Path:
 
     def best_penalty(self) -> float:
         """Return the penalty with the smallest generalised cross-validation error."""
-        errors, penalties = [], _RELATIVE_PENALTIES * self.mass
-        for penalty in penalties:
+        return float(_RELATIVE_PENALTIES[int(np.argmin(self.errors()))] * self.mass)
+
+    def errors(self) -> Floats:
+        """Return the generalised cross-validation error of each penalty."""
+        errors = []
+        for penalty in _RELATIVE_PENALTIES * self.mass:
             inverse = 1.0 / (self.spectrum + penalty)
             explained = (2 * inverse - self.spectrum * inverse**2) @ self.energy
             degrees_of_freedom = max(self.n - self.spectrum @ inverse, 1.0)
             errors.append((self.target_sq - explained) / degrees_of_freedom**2)
-        return float(penalties[int(np.argmin(errors))])
+        return np.array(errors)
