@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import epiloss
 from epiloss.errors import OptionError
+from epiloss.presentation.plot import GapsDisplay
 from epiloss.segments import inside
 from epiloss.simulate import Sigmoid
 
@@ -57,6 +59,17 @@ def test_the_losses_inside_add_up_to_those_of_all_rows() -> None:
     calibration, grouping = np.mean(inside, axis=0)
     np.testing.assert_allclose(calibration, 0.1**2, rtol=0.15)
     np.testing.assert_allclose(grouping, 0.08**2, rtol=0.15)
+
+
+def test_an_empty_string_is_a_value_in_quotes() -> None:
+    city = np.where(np.arange(len(SAMPLE.y)) % 4 == 0, "", "Rome").astype(object)
+    result = epiloss.audit(SAMPLE.y, SAMPLE.scores, subgroups={"city": city})
+    (line,) = [line for line in str(result).splitlines() if line.endswith("''")]
+    assert f"{(city == '').sum():,}" in line
+    assert "&#39;&#39;" in result.to_html()
+    labels = GapsDisplay.from_audit(result, subgroups=["city"]).plot().ax_.get_yticklabels()
+    assert any(label.get_text().startswith("''") for label in labels)
+    pyplot.close("all")
 
 
 def test_a_value_with_few_rows_has_a_gap_and_no_losses() -> None:

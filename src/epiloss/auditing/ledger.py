@@ -31,7 +31,7 @@ _TITLE, _VALUE, _INTERVAL = 32, 12, 21
 _WIDE = 100  # characters per line
 _SPREAD = "The grouping loss is spread over rows that a few conditions do not describe."
 _MOST_SEGMENTS, _MOST_GROUPS = 3, 8
-EMPTY = "''"  # a column without a name
+EMPTY = "''"  # a column or a value without a name
 DETECTABLE_TITLE = f"smallest detectable, {percent(POWER)} power"
 
 
@@ -156,7 +156,7 @@ def _subgroup(name: str, one: Audit, gaps: Table | None, spec: str) -> list[str]
             *_gap_cells(row),
             f"{row['pvalue_adjusted']:.2g}",
             *("" if row[loss] != row[loss] else format(row[loss], spec) for loss in inside),
-            _short(row["subgroup"]),
+            _short(row["subgroup"]) or EMPTY,
         ]
         for row in rows
     ]

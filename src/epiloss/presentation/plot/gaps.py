@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epiloss._typing import Floats
+from epiloss.auditing.ledger import EMPTY
 from epiloss.auditing.result import Audit
 from epiloss.errors import OptionError
 from epiloss.estimate import percent
@@ -110,7 +111,7 @@ class GapsDisplay:
                     f"subgroups must be a column of the audit's subgroups, got {column!r}. {known}"
                 )
         rows = [
-            {**row, "name": row["subgroup"], "pvalue": row["pvalue_adjusted"]}
+            {**row, "name": row["subgroup"] or EMPTY, "pvalue": row["pvalue_adjusted"]}
             for row in result.subgroup_intersections(*columns).rows(*GAP_COLUMNS)
         ]
         return cls._of(rows, f"subgroups of {' and '.join(columns)}", result.confidence_level)

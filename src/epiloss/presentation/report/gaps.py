@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from epiloss.auditing.ledger import EMPTY
 from epiloss.auditing.result import Audit
 from epiloss.number_format import loss_spec, points_digits, rate_spec
 from epiloss.presentation.report.figures import Bar
@@ -76,7 +77,7 @@ def subgroup_tables(audit: Audit, intersections: Iterable[Sequence[str]] = ()) -
 def _subgroup_table(title: str, table: Table, audit: Audit) -> GapTable:
     most_significant = np.argsort(table["pvalue_adjusted"], kind="stable")
     rows = [
-        {**row, "name": str(row["subgroup"]), "pvalue": row["pvalue_adjusted"]}
+        {**row, "name": str(row["subgroup"]) or EMPTY, "pvalue": row["pvalue_adjusted"]}
         for row in table.take(most_significant[:_MOST]).rows()
     ]
     inside = [loss for loss in LOSSES if any(math.isfinite(row[loss]) for row in rows)]
