@@ -54,6 +54,7 @@ def test_what_changed_is_told(new: dict[str, float], kind: str) -> None:
     assert changed(drawn(2_000, 0), drawn(2_000, 1, **new)).kind == kind
 
 
+@pytest.mark.slow
 def test_labels_are_seldom_said_to_change_where_only_the_population_does() -> None:
     """30 repetitions: at 5%, no more than 5 (0.3% of correct tests would have more)."""
     found = [

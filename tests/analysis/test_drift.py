@@ -364,6 +364,7 @@ def test_errors_say_the_rule_the_value_and_the_remedy(
         epiloss.drift(GOOD, current, **options)
 
 
+@pytest.mark.slow
 def test_by_twins_data_sets_of_other_sizes_have_no_drift() -> None:
     """15 pairs of 6,000 and 1,500 rows: the mean z-score lies within 3.5 standard errors of 0.
 

@@ -23,6 +23,7 @@ def drawn(n: int, seed: int, *, off: float) -> tuple[Any, Any, Any]:
     return (generator.random(n) < q).astype(int), scores, {"a": a, "b": b, "c": c.astype(str)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("off", "truth"), [(0.12, 0.0144), (0.0, 0.0)])
 def test_the_loss_is_measured_from_both_sides(off: float, truth: float) -> None:
     """25 samples: the mean within 3 standard errors of the truth, and 4 or fewer intervals miss it."""

@@ -321,6 +321,7 @@ def test_halves_of_level_sets_are_compared_with_each_other() -> None:
     assert difference_of_halves(halves) == pytest.approx(np.average(apart, weights=weight), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_halves_differ_by_chance_in_few_samples() -> None:
     """60 samples without a grouping loss: at a level of 5%, 8 or more differ in 1 of 100 runs."""
     wrong = 0

@@ -56,6 +56,7 @@ def test_clusters_that_agree_are_worth_fewer_rows() -> None:
     assert effective_rows(rows) == pytest.approx(50)
 
 
+@pytest.mark.slow
 def test_a_loss_as_large_as_the_smallest_detectable_is_mostly_found() -> None:
     """40 draws at 80% power: 25 to 38 find it (0.5% of the time it would be fewer, or more)."""
     found = 0

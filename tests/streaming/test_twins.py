@@ -343,6 +343,7 @@ def test_the_estimate_is_close_to_the_truth_and_more_rows_reduce_its_standard_er
     assert 0.5 < errors.mean() / values.std(ddof=1) < 2.5
 
 
+@pytest.mark.slow
 def test_the_lower_limit_is_rarely_above_zero_without_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
