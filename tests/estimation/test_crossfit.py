@@ -197,6 +197,7 @@ def headline(repeats: int, seed: int) -> float:
     return result.grouping_loss.value
 
 
+@pytest.mark.slow
 def test_repeats_average_the_headline_over_divisions_into_folds() -> None:
     """30 seeds of one sample: four repeats have half the spread of one, and at most 0.7 is taken.
 

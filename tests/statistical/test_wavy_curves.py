@@ -17,6 +17,7 @@ def bump(scores: Floats) -> Floats:
     return np.minimum(scores + 0.3 * np.exp(-(((scores - 0.5) / 0.02) ** 2)), 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curve", [wave, bump])
 def test_a_curve_that_is_not_smooth_is_no_grouping_loss(curve: object) -> None:
     """60 samples of 10,000 rows: at most 9 tests at 5% reject, and the mean is below 0.00012.
