@@ -353,6 +353,7 @@ def test_the_brier_losses_do_not_know_which_class_is_positive(seed: int, n: int)
     np.testing.assert_allclose(totals(turned), totals(straight), atol=1e-9)
 
 
+@pytest.mark.slow
 @laws(FEW)
 @given(st.integers(0, 2**32 - 1), st.integers(60, 120))
 def test_integer_weights_are_duplicated_rows_in_score_rates_and_plugins(seed: int, n: int) -> None:

@@ -44,7 +44,14 @@ DEFAULT_CASES = [
     ("32 leaves, groups", 500),
     ("jump at 0.5, groups", 500),
 ]
-each_case = pytest.mark.parametrize(("setting", "n"), CASES, ids=lambda one: str(one))
+
+
+def each_of(cases: list[tuple[str, int]], *, more_than: int = 2_000) -> pytest.MarkDecorator:
+    """Parametrise a test by cases; those of more rows than this are slow."""
+    return pytest.mark.parametrize(
+        ("setting", "n"),
+        [pytest.param(*case, marks=[pytest.mark.slow] * (case[1] > more_than)) for case in cases],
+    )
 
 
 @cache
@@ -53,29 +60,27 @@ def line(setting: str, n: int, method: str = "partition") -> realistic.Line:
     return realistic.summarise(map(realistic.run_task, tasks))[0]
 
 
-@each_case
+@each_of(CASES)
 def test_intervals_of_the_calibration_loss_hold(setting: str, n: int) -> None:
     found = line(setting, n)
     assert found.repetitions > 0.9 * REPETITIONS
     assert round((1 - found.coverage) * found.repetitions) <= MOST_MISSES
 
 
-@pytest.mark.parametrize(("setting", "n"), [case for case in CASES if "isotonic" not in case[0]])
+@each_of([case for case in CASES if "isotonic" not in case[0]])
 def test_regions_find_nothing_where_there_is_nothing(setting: str, n: int) -> None:
     found = line(setting, n)
     assert round(found.rejected * found.repetitions) <= MOST_FOUND
 
 
-@pytest.mark.parametrize(
-    ("setting", "n"), [case for case in CASES if case[0] not in ("after isotonic", "after sigmoid")]
-)
+@each_of([case for case in CASES if case[0] not in ("after isotonic", "after sigmoid")])
 def test_the_calibration_loss_has_no_bias_of_more_than_its_error(setting: str, n: int) -> None:
     """The mean over 40 samples lies within 4 of its standard errors of the truth."""
     found = line(setting, n)
     assert abs(found.bias) <= 4 * found.bias_stderr
 
 
-@pytest.mark.parametrize(("setting", "n"), DEFAULT_CASES)
+@each_of(DEFAULT_CASES, more_than=500)
 def test_the_default_finds_what_is_there_and_nothing_else(setting: str, n: int) -> None:
     """Smooth means given the score took jumps at the ends for a loss in a third of the samples."""
     found = line(setting, n, "twin")
