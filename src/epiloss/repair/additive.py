@@ -2,8 +2,8 @@
 
 A numeric column enters as the normal score of its rank and, for heavy tails, as the mean value of its
 code; both also enter multiplied by ``4 S (1 - S)``. A category enters as an indicator that is not
-standardised, so that rare categories are shrunk more. With few columns, normal scores and indicators of
-few levels also enter multiplied by that of S, because subgroups often have rates that are
+standardised, so that rare categories are shrunk more. With few columns, normal scores and the indicators
+of few levels also enter multiplied by the normal score of S, because subgroups often have rates that are
 too high at small scores and too low at large ones. The sums of products are computed once for each fold;
 the sums of all folds but one are a difference.
 """

@@ -89,9 +89,10 @@ def fit_ridge(
         for half in halves
     ]
     both = systems[0].merge(systems[1])
-    without = both.first(d)
-    if with_slopes and slopes_are_noise(both, without):
-        systems, both = [one.first(d) for one in systems], without
+    if with_slopes:
+        without = both.first(d)
+        if slopes_are_noise(both, without):
+            systems, both = [one.first(d) for one in systems], without
     penalty_system = both
     if d > _WIDE:  # the best penalty does not depend on the number of rows
         rows = np.unique(np.linspace(0, n - 1, min(d // 2, _MAX_PENALTY_ROWS)).astype(np.int64))
